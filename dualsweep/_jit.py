@@ -1,0 +1,59 @@
+"""The only place that configures numba: compilation flags, disk cache, fast-math set, prefetch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic, overload
+
+__all__ = ["DOT_MATH", "jit", "overload_rows", "prefetch"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Sums may be reordered and fused, but NaN and infinity keep their meaning (bounds are infinite).
+DOT_MATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+
+
+def jit(function: F) -> F:
+    """Compile `function` without the GIL; cache on disk where some cache directory is writable."""
+    try:
+        return numba.njit(function, cache=True, **_OPTIONS)  # type: ignore[no-any-return]
+    except RuntimeError:  # numba found no directory it may write its cache to
+        return numba.njit(function, **_OPTIONS)  # type: ignore[no-any-return]
+
+
+def overload_rows(function: Callable[..., Any], fastmath: set[str] | bool = False) -> Any:
+    """Register an implementation of `function`, chosen by the type of its first argument."""
+    options = {**_OPTIONS, "fastmath": fastmath}
+    return overload(function, jit_options=options, strict=False)
+
+
+@intrinsic
+def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
+    """Ask for the cache line of ``array[index]``; a hint, never a fault."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array_type, index_type = signature.args
+        data = context.make_array(array_type)(context, builder, args[0]).data
+        int64, byte_pointer = ir.IntType(64), ir.IntType(8).as_pointer()
+        offset = context.cast(builder, args[1], index_type, types.intp)
+        offset = builder.mul(
+            offset, ir.Constant(int64, array_type.dtype.bitwidth // 8), name="prefetch_offset"
+        )
+        address = builder.gep(builder.bitcast(data, byte_pointer), [offset])
+        int32 = ir.IntType(32)
+        signature_type = ir.FunctionType(ir.VoidType(), [byte_pointer, int32, int32, int32])
+        function = cgutils.get_or_insert_function(
+            builder.module, signature_type, "llvm.prefetch.p0"
+        )
+        read, keep_in_all_caches, data_cache = (ir.Constant(int32, v) for v in (0, 3, 1))
+        builder.call(function, [address, read, keep_in_all_caches, data_cache])
+        return context.get_dummy_value()
+
+    return types.void(array, index), codegen

@@ -1,0 +1,46 @@
+"""Random numbers for kernels: one uint64 of state per problem, so that threads share nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._jit import jit
+
+__all__ = ["random_below", "random_state", "shuffle", "uniform"]
+
+
+def random_state(*seed: int) -> Any:
+    """Return a generator state for kernels, well mixed from any tuple of integers."""
+    return np.random.SeedSequence(seed).generate_state(1, np.uint64)
+
+
+@jit
+def _next(state: Any) -> int:
+    """Advance splitmix64 (Steele, Lea and Flood 2014) by one number."""
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    x = state[0]
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@jit
+def uniform(state: Any) -> float:
+    """Return a number from [0, 1)."""
+    return (_next(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@jit
+def random_below(state: Any, bound: int) -> int:
+    """Return an integer from [0, bound), bound < 2**32 (bias below bound / 2**32)."""
+    return np.int64(((_next(state) >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
+
+
+@jit
+def shuffle(state: Any, items: Any) -> None:
+    """Permute `items` in place."""
+    for t in range(items.shape[0] - 1, 0, -1):
+        j = random_below(state, t + 1)
+        items[t], items[j] = items[j], items[t]

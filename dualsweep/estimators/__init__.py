@@ -1,0 +1,5 @@
+"""Estimators with scikit-learn's interface."""
+
+from .svc import LinearSVC
+
+__all__ = ["LinearSVC"]

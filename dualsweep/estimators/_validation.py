@@ -1,0 +1,61 @@
+"""From what users pass to what the solver takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.validation import _check_sample_weight
+
+__all__ = ["encode_labels", "row_costs"]
+
+
+def encode_labels(y: Any, sample_weight: Any) -> tuple[Any, Any]:
+    """Return the classes that have weight, and the number of each row's class (-1: none).
+
+    A row of weight 0 is as good as absent, so a class all of whose rows have weight 0 is no class.
+    """
+    present = slice(None) if sample_weight is None else sample_weight > 0
+    classes = np.unique(y[present])
+    if len(classes) < 2:
+        raise ValueError(
+            f"LinearSVC needs at least 2 classes among the rows of positive weight, but found "
+            f"{len(classes)} class{'es' * (len(classes) != 1)}: {classes.tolist()}."
+        )
+    codes = np.searchsorted(classes, y)
+    codes[codes == len(classes)] = 0
+    codes[classes[codes] != y] = -1
+    return classes, codes
+
+
+def check_weights(sample_weight: Any, X: Any) -> Any:
+    """Return the sample weights as float64, or None if there are none."""
+    if sample_weight is None:
+        return None
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    if weights.min() < 0:
+        i = int(weights.argmin())
+        raise ValueError(
+            f"sample_weight must not be negative, but sample_weight[{i}] is {weights[i]:g}. "
+            "Use weight 0 to leave a row out."
+        )
+    return weights
+
+
+def row_costs(C: float, class_weight: Any, classes: Any, codes: Any, sample_weight: Any) -> Any:
+    """Return ``C_i = C * sample_weight_i * class_weight[y_i]``."""
+    weight = np.ones(len(codes)) if sample_weight is None else sample_weight
+    if isinstance(class_weight, str):  # "balanced", counted with weights: 2 is the row twice
+        mass = np.bincount(codes[codes >= 0], weight[codes >= 0], minlength=len(classes))
+        per_class = mass.sum() / (len(classes) * mass)
+    else:
+        per_class = compute_class_weight(class_weight, classes=classes, y=classes)
+    if per_class.min() < 0:
+        raise ValueError(f"class_weight must not be negative, but is {class_weight!r}.")
+    cost = C * weight * per_class[codes]
+    if not np.isfinite(cost).all():
+        raise ValueError(
+            f"C * sample_weight * class_weight overflows to {cost.max():g}; use smaller numbers."
+        )
+    return cost

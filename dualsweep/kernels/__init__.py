@@ -1,0 +1,1 @@
+"""Compiled loops over rows: they never print, warn or allocate."""

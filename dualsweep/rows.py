@@ -1,0 +1,290 @@
+"""Rows of X as the kernels see them: zero-copy, read-only, one type per layout.
+
+A kernel calls `row_dot`, `row_axpy`, `row_sqnorm` and `row_prefetch`; which code that is depends on
+the type of `rows` alone. The weight vector has ``n_features + 1`` entries: the last one is the
+weight of a constant feature of value ``rows.bias`` that X does not store.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+
+from ._jit import DOT_MATH, jit, overload_rows, prefetch
+
+__all__ = [
+    "CSRRows",
+    "DenseRows",
+    "Rows",
+    "as_rows",
+    "row_axpy",
+    "row_dot",
+    "row_prefetch",
+    "row_prefetch_head",
+    "row_sqnorm",
+    "sqnorms",
+]
+
+CACHE_LINE = 64  # bytes
+
+
+class CSRRows(NamedTuple):
+    """Compressed sparse rows; `indices` is unsigned, so that no access checks for its sign."""
+
+    data: Any
+    indices: Any
+    indptr: Any
+    n_features: int
+    bias: float
+
+
+class DenseRows(NamedTuple):
+    """A C-ordered matrix."""
+
+    data: Any
+    n_features: int
+    bias: float
+
+
+Rows: TypeAlias = CSRRows | DenseRows
+
+
+def as_rows(X: Any, bias: float) -> Rows:
+    """View a validated X as rows: float32 or float64, CSR or C-ordered dense, never copied.
+
+    The one exception is a CSR matrix that stores an entry twice: it is copied and summed, since
+    the squared norm of a row needs each entry once.
+
+    Raises
+    ------
+    ValueError
+        If a column index lies outside X.
+    """
+    if not sp.issparse(X):
+        return DenseRows(_read_only(X), X.shape[1], float(bias))
+    indices = X.indices.view(f"u{X.indices.dtype.itemsize}")
+    indptr = X.indptr.astype(np.int64, copy=False)
+    largest, increasing = _inspect_indices(_read_only(indices), _read_only(indptr))
+    if largest >= X.shape[1]:
+        raise ValueError(
+            f"X has a column index outside 0..{X.shape[1] - 1}: the CSR structure is corrupt. "
+            "Rebuild X, for instance from its COO triplets."
+        )
+    if not increasing and _has_duplicates(_read_only(indices), _read_only(indptr), X.shape[1]):
+        X = X.copy()
+        X.sum_duplicates()
+        return as_rows(X, bias)
+    arrays = (_read_only(X.data), _read_only(indices), _read_only(indptr))
+    return CSRRows(*arrays, X.shape[1], float(bias))
+
+
+def sqnorms(rows: Rows) -> Any:
+    """Squared norm of every row, the bias included."""
+    out = np.empty(n_rows(rows))
+    _sqnorms(rows, out)
+    return out
+
+
+def n_rows(rows: Rows) -> int:
+    """Count the rows."""
+    return len(rows.indptr) - 1 if isinstance(rows, CSRRows) else len(rows.data)
+
+
+def n_stored(rows: Rows) -> int:
+    """Count the stored entries: what one pass over the rows reads."""
+    return int(rows.data.size)
+
+
+def _read_only(array: Any) -> Any:
+    view = array.view(np.ndarray)
+    if view is array:
+        view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+# The functions below exist for the type checker and for `overload_rows`; kernels call what the
+# overloads return.
+
+
+def row_dot(rows: Rows, i: int, w: Any) -> float:
+    """Return ``X[i] @ w[:-1] + bias * w[-1]``, accumulated in float64."""
+    raise TypeError("row_dot runs inside kernels only")
+
+
+def row_axpy(rows: Rows, i: int, step: float, w: Any) -> None:
+    """Add ``step * X[i]`` to ``w[:-1]`` and ``step * bias`` to ``w[-1]``, in place."""
+    raise TypeError("row_axpy runs inside kernels only")
+
+
+def row_sqnorm(rows: Rows, i: int) -> float:
+    """Return ``X[i] @ X[i] + bias**2``, accumulated in float64."""
+    raise TypeError("row_sqnorm runs inside kernels only")
+
+
+def row_prefetch_head(rows: Rows, i: int) -> None:
+    """Ask for what `row_prefetch` has to read before it knows where row i is."""
+    raise TypeError("row_prefetch_head runs inside kernels only")
+
+
+def row_prefetch(rows: Rows, i: int) -> None:
+    """Ask for row i, all of it: rows are visited in random order, and DCD waits for memory."""
+    raise TypeError("row_prefetch runs inside kernels only")
+
+
+def _is_csr(rows: Any) -> bool:
+    return rows.instance_class is CSRRows  # type: ignore[no-any-return]
+
+
+# LLVM would vectorise a sparse dot product with hardware gathers, which are slower than four
+# scalar chains on AMD Zen 4 (3.5 against 2.3 ns an entry); hence the accumulators by hand and no
+# "reassoc" there. Unsigned positions spare a sign test at every access: 0.041 s -> 0.028 s for a
+# sweep over 9 million entries.
+
+
+@overload_rows(row_dot, fastmath={"contract", "nsz"})
+def _row_dot_csr(rows: Any, i: Any, w: Any) -> Any:
+    if not _is_csr(rows):
+        return None
+
+    def dot(rows, i, w):  # type: ignore[no-untyped-def]
+        data, indices = rows.data, rows.indices
+        j, end = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])
+        one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+        a, b, c, d = 0.0, 0.0, 0.0, 0.0
+        while j + three < end:
+            a += np.float64(data[j]) * np.float64(w[indices[j]])
+            b += np.float64(data[j + one]) * np.float64(w[indices[j + one]])
+            c += np.float64(data[j + two]) * np.float64(w[indices[j + two]])
+            d += np.float64(data[j + three]) * np.float64(w[indices[j + three]])
+            j += four
+        while j < end:
+            a += np.float64(data[j]) * np.float64(w[indices[j]])
+            j += one
+        return (a + b) + (c + d) + rows.bias * w[w.shape[0] - 1]
+
+    return dot
+
+
+@overload_rows(row_dot, fastmath=DOT_MATH)
+def _row_dot_dense(rows: Any, i: Any, w: Any) -> Any:
+    if _is_csr(rows):
+        return None
+
+    def dot(rows, i, w):  # type: ignore[no-untyped-def]
+        row = rows.data[i]
+        total = rows.bias * w[w.shape[0] - 1]
+        for j in range(row.shape[0]):
+            total += np.float64(row[j]) * np.float64(w[j])
+        return total
+
+    return dot
+
+
+@overload_rows(row_axpy, fastmath={"contract", "nsz"})
+def _row_axpy(rows: Any, i: Any, step: Any, w: Any) -> Any:
+    dtype = np.float32 if w.dtype.bitwidth == 32 else np.float64
+
+    def axpy_csr(rows, i, step, w):  # type: ignore[no-untyped-def]
+        data, indices = rows.data, rows.indices
+        s = dtype(step)
+        for j in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
+            w[indices[j]] += s * data[j]
+        w[w.shape[0] - 1] += s * dtype(rows.bias)
+
+    def axpy_dense(rows, i, step, w):  # type: ignore[no-untyped-def]
+        row = rows.data[i]
+        s = dtype(step)
+        for j in range(row.shape[0]):
+            w[j] += s * row[j]
+        w[w.shape[0] - 1] += s * dtype(rows.bias)
+
+    return axpy_csr if _is_csr(rows) else axpy_dense
+
+
+@overload_rows(row_sqnorm, fastmath=DOT_MATH)
+def _row_sqnorm(rows: Any, i: Any) -> Any:
+    def sqnorm_csr(rows, i):  # type: ignore[no-untyped-def]
+        total = rows.bias * rows.bias
+        for j in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
+            total += np.float64(rows.data[j]) * np.float64(rows.data[j])
+        return total
+
+    def sqnorm_dense(rows, i):  # type: ignore[no-untyped-def]
+        row = rows.data[i]
+        total = rows.bias * rows.bias
+        for j in range(row.shape[0]):
+            total += np.float64(row[j]) * np.float64(row[j])
+        return total
+
+    return sqnorm_csr if _is_csr(rows) else sqnorm_dense
+
+
+@overload_rows(row_prefetch_head)
+def _row_prefetch_head(rows: Any, i: Any) -> Any:
+    def head_csr(rows, i):  # type: ignore[no-untyped-def]
+        prefetch(rows.indptr, i)
+
+    def head_dense(rows, i):  # type: ignore[no-untyped-def]
+        pass
+
+    return head_csr if _is_csr(rows) else head_dense
+
+
+@overload_rows(row_prefetch)
+def _row_prefetch(rows: Any, i: Any) -> Any:
+    if _is_csr(rows):
+        per_line = CACHE_LINE // max(rows[0].dtype.bitwidth // 8, rows[1].dtype.bitwidth // 8)
+
+        def prefetch_csr(rows, i):  # type: ignore[no-untyped-def]
+            for j in range(rows.indptr[i], rows.indptr[i + 1], per_line):
+                prefetch(rows.data, j)
+                prefetch(rows.indices, j)
+
+        return prefetch_csr
+    per_line = CACHE_LINE // (rows[0].dtype.bitwidth // 8)
+
+    def prefetch_dense(rows, i):  # type: ignore[no-untyped-def]
+        n = rows.data.shape[1]
+        flat = rows.data.reshape(-1)
+        for j in range(i * n, i * n + n, per_line):
+            prefetch(flat, j)
+
+    return prefetch_dense
+
+
+@jit
+def _sqnorms(rows: Any, out: Any) -> None:
+    for i in range(out.shape[0]):
+        out[i] = row_sqnorm(rows, i)
+
+
+@jit
+def _inspect_indices(indices: Any, indptr: Any) -> tuple[int, bool]:
+    """Return the largest column index, and whether the indices of every row increase."""
+    largest = 0
+    increasing = True
+    for i in range(indptr.shape[0] - 1):
+        previous = -1
+        for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            index = np.int64(indices[j])
+            if index <= previous:
+                increasing = False
+            if index < 0 or index > largest:  # an index of 2**63 or more reads as negative
+                largest = index if index >= 0 else np.int64(2**62)
+            previous = index
+    return largest, increasing
+
+
+@jit
+def _has_duplicates(indices: Any, indptr: Any, n_features: int) -> bool:
+    """Tell whether a row stores some column twice."""
+    last_row = np.full(n_features, -1, np.int64)
+    for i in range(indptr.shape[0] - 1):
+        for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            if last_row[indices[j]] == i:
+                return True
+            last_row[indices[j]] = i
+    return False
