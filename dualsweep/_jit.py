@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numba
 from llvmlite import ir
@@ -12,20 +12,18 @@ from numba.extending import intrinsic, overload
 
 __all__ = ["DOT_MATH", "jit", "overload_rows", "prefetch"]
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 # Sums may be reordered and fused, but NaN and infinity keep their meaning (bounds are infinite).
 DOT_MATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 
-def jit(function: F) -> F:
+def jit(function: Callable[..., Any]) -> Any:
     """Compile `function` without the GIL; cache on disk where some cache directory is writable."""
     try:
-        return numba.njit(function, cache=True, **_OPTIONS)  # type: ignore[no-any-return]
+        return numba.njit(function, cache=True, **_OPTIONS)
     except RuntimeError:  # numba found no directory it may write its cache to
-        return numba.njit(function, **_OPTIONS)  # type: ignore[no-any-return]
+        return numba.njit(function, **_OPTIONS)
 
 
 def overload_rows(function: Callable[..., Any], fastmath: set[str] | bool = False) -> Any:

@@ -17,7 +17,7 @@ def random_state(*seed: int) -> Any:
 
 
 @jit
-def _next(state: Any) -> int:
+def _next(state: Any) -> Any:
     """Advance splitmix64 (Steele, Lea and Flood 2014) by one number."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     x = state[0]
@@ -27,13 +27,13 @@ def _next(state: Any) -> int:
 
 
 @jit
-def uniform(state: Any) -> float:
+def uniform(state: Any) -> Any:
     """Return a number from [0, 1)."""
     return (_next(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 @jit
-def random_below(state: Any, bound: int) -> int:
+def random_below(state: Any, bound: int) -> Any:
     """Return an integer from [0, bound), bound < 2**32 (bias below bound / 2**32)."""
     return np.int64(((_next(state) >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
 

@@ -264,10 +264,10 @@ def _sqnorms(rows: Any, out: Any) -> None:
 @jit
 def _inspect_indices(indices: Any, indptr: Any) -> tuple[int, bool]:
     """Return the largest column index, and whether the indices of every row increase."""
-    largest = 0
+    largest: Any = 0
     increasing = True
     for i in range(indptr.shape[0] - 1):
-        previous = -1
+        previous: Any = -1
         for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
             index = np.int64(indices[j])
             if index <= previous:

@@ -103,10 +103,8 @@ def solve(
     plan = SCHEDULES[schedule](candidates, random_state(*seed))
     # At w = 0 every loss is 1, whatever the data.
     primal, gap = check() if warm else (float(problem.cost.sum()),) * 2
-    if problem.rows.data.dtype == np.float32 and tol >= FLOAT32_TOL:
-        working_w = w.astype(np.float32)
-    else:
-        working_w = w
+    fast = problem.rows.data.dtype == np.float32 and tol >= FLOAT32_TOL
+    working_w: Any = w.astype(np.float32) if fast else w
 
     grads, gains = np.empty(n), np.empty(n)
     dual = primal - gap

@@ -285,7 +285,7 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
 
                 def watch(progress: Progress) -> bool:
                     bars.update(p, progress.epoch, progress.relative_gap, progress.active)
-                    return callback(progress)
+                    return bool(callback(progress))
 
                 # The problems still to be solved share the time that is left.
                 rounds_left = -(-(len(positives) - p) // n_threads)
@@ -335,7 +335,8 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
 
     def _set_fitted(self, results: list[Result], codes: Any) -> None:
         """Set the fitted attributes from the results of the binary problems."""
-        vars(self).update(self._coef_from(np.stack([result.w for result in results])))
+        for name, value in self._coef_from(np.stack([result.w for result in results])).items():
+            setattr(self, name, value)
         signed = [
             sp.csr_array(np.where(codes == k, result.alpha, -result.alpha)[None, :])
             for k, result in zip(self._positives(), results, strict=True)
