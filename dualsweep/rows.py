@@ -21,6 +21,7 @@ __all__ = [
     "as_rows",
     "row_axpy",
     "row_dot",
+    "row_outer",
     "row_prefetch",
     "row_prefetch_head",
     "row_sqnorm",
@@ -124,6 +125,11 @@ def row_sqnorm(rows: Rows, i: int) -> float:
     raise TypeError("row_sqnorm runs inside kernels only")
 
 
+def row_outer(rows: Rows, i: int, scale: float, out: Any) -> None:
+    """Add ``scale * x x'``, x row i with its bias, to `out`: each pair of features once."""
+    raise TypeError("row_outer runs inside kernels only")
+
+
 def row_prefetch_head(rows: Rows, i: int) -> None:
     """Ask for what `row_prefetch` has to read before it knows where row i is."""
     raise TypeError("row_prefetch_head runs inside kernels only")
@@ -220,6 +226,33 @@ def _row_sqnorm(rows: Any, i: Any) -> Any:
         return total
 
     return sqnorm_csr if _is_csr(rows) else sqnorm_dense
+
+
+@overload_rows(row_outer, fastmath={"contract", "nsz"})
+def _row_outer(rows: Any, i: Any, scale: Any, out: Any) -> Any:
+    def outer_csr(rows, i, scale, out):  # type: ignore[no-untyped-def]
+        data, indices = rows.data, rows.indices
+        start, end = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])
+        last = out.shape[0] - 1
+        for j in range(start, end):
+            s = scale * np.float64(data[j])
+            target = out[indices[j]]
+            for k in range(start, j + np.uint64(1)):
+                target[indices[k]] += s * np.float64(data[k])
+            out[last, indices[j]] += s * rows.bias
+        out[last, last] += scale * rows.bias * rows.bias
+
+    def outer_dense(rows, i, scale, out):  # type: ignore[no-untyped-def]
+        row = rows.data[i]
+        last = out.shape[0] - 1
+        for j in range(row.shape[0]):
+            s = scale * np.float64(row[j])
+            for k in range(j + 1):
+                out[j, k] += s * np.float64(row[k])
+            out[last, j] += s * rows.bias
+        out[last, last] += scale * rows.bias * rows.bias
+
+    return outer_csr if _is_csr(rows) else outer_dense
 
 
 @overload_rows(row_prefetch_head)

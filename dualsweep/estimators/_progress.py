@@ -20,9 +20,7 @@ except ImportError:
         return method
 
 
-__all__ = ["Bars", "CallbackSupportMixin", "epoch_callbacks", "with_callbacks"]
-
-Watch = Callable[[Progress], bool]
+__all__ = ["Bars", "CallbackSupportMixin", "FitCallbacks", "with_callbacks"]
 
 
 class Bars:
@@ -72,20 +70,61 @@ def _rich_progress() -> Any:
     )
 
 
-def epoch_callbacks(estimator: Any, context: Any, X: Any, y: Any, fitted: Any = None) -> Watch:
-    """Return a watcher that runs scikit-learn's callbacks around every epoch.
+class FitCallbacks:
+    """scikit-learn's callbacks around the fit, each of its binary problems, and their epochs."""
 
-    `fitted` makes, from the weights, the attributes of an estimator that can predict; a callback
-    that asks for a stop gets it.
-    """
-    data = {"estimator": estimator, "X": X, "y": y}
-    epochs = [context.subcontext(task_name="epoch").call_on_fit_task_begin(**data)]
+    def __init__(self, estimator: Any, X: Any, y: Any, n_problems: int) -> None:
+        self.data = {"estimator": estimator, "X": X, "y": y}
+        self.on = bool(getattr(estimator, "_skl_callbacks", None))
+        self.single = n_problems == 1
+        if self.on:
+            subtasks = estimator.max_iter + 1 if self.single else n_problems
+            self.fit = estimator._init_callback_context(
+                max_subtasks=subtasks, sequential_subtasks=self.single
+            )
+            self.fit.call_on_fit_task_begin(**self.data)
 
-    def watch(progress: Progress) -> bool:
-        attributes = None if fitted is None else (lambda: fitted(progress.w))
-        stop = epochs[-1].call_on_fit_task_end(**data, reconstruction_attributes=attributes)
-        if progress.epoch < context.max_subtasks:
-            epochs.append(context.subcontext(task_name="epoch").call_on_fit_task_begin(**data))
+    def problem(self, p: int, fitted: Callable[[Any], Any]) -> ProblemCallbacks:
+        """Return the callbacks of the p-th problem; `fitted` makes attributes from its weights."""
+        if not self.on:
+            return ProblemCallbacks(None, self.data, None)
+        if self.single:
+            return ProblemCallbacks(self.fit, self.data, fitted)
+        context = self.fit.subcontext(
+            "class", task_id=p, max_subtasks=self.data["estimator"].max_iter + 1
+        )
+        # The weights of one class alone make no estimator.
+        return ProblemCallbacks(context.call_on_fit_task_begin(**self.data), self.data, None)
+
+    def close(self) -> None:
+        """End the fit's task."""
+        if self.on:
+            self.fit.call_on_fit_task_end(**self.data)
+
+
+class ProblemCallbacks:
+    """The epochs of one problem as tasks: one is always open, the last never runs."""
+
+    def __init__(self, context: Any, data: dict[str, Any], fitted: Any) -> None:
+        self.context, self.data, self.fitted = context, data, fitted
+        if context is not None:
+            self._open()
+
+    def _open(self) -> None:
+        self.epoch = self.context.subcontext("epoch").call_on_fit_task_begin(**self.data)
+
+    def __call__(self, progress: Progress) -> bool:
+        """End an epoch; return whether a callback asks to stop."""
+        if self.context is None:
+            return False
+        attributes = None if self.fitted is None else self.fitted(progress.w)
+        stop = self.epoch.call_on_fit_task_end(**self.data, reconstruction_attributes=attributes)
+        self._open()
         return bool(stop)
 
-    return watch
+    def close(self, whole_problem: bool) -> None:
+        """End the epoch that did not run, and the problem's task if it has one of its own."""
+        if self.context is not None:
+            self.epoch.call_on_fit_task_end(**self.data)
+            if whole_problem:
+                self.context.call_on_fit_task_end(**self.data)

@@ -53,7 +53,8 @@ def row_costs(C: float, class_weight: Any, classes: Any, codes: Any, sample_weig
         per_class = compute_class_weight(class_weight, classes=classes, y=classes)
     if per_class.min() < 0:
         raise ValueError(f"class_weight must not be negative, but is {class_weight!r}.")
-    cost = C * weight * per_class[codes]
+    with np.errstate(over="ignore"):
+        cost = C * weight * per_class[codes]
     if not np.isfinite(cost).all():
         raise ValueError(
             f"C * sample_weight * class_weight overflows to {cost.max():g}; use smaller numbers."

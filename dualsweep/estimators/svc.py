@@ -24,9 +24,9 @@ from ..losses import LOSSES
 from ..problem import Problem, Progress, Result
 from ..rows import as_rows, sqnorms
 from ..schedules import SCHEDULES
-from ..solve import solve
+from ..solve import SOLVERS, solve
 from ._interrupt import DeferredInterrupt
-from ._progress import Bars, CallbackSupportMixin, epoch_callbacks, with_callbacks
+from ._progress import Bars, CallbackSupportMixin, FitCallbacks, with_callbacks
 from ._validation import check_weights, encode_labels, row_costs
 
 __all__ = ["LinearSVC"]
@@ -53,8 +53,10 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         ``max(0, 1 - z)``, ``max(0, 1 - z)^2`` or ``(1 - z)^2`` of the margin z.
     multi_class : {"ovr"}, default="ovr"
         One versus the rest.
-    solver : {"auto", "sweep"}, default="auto"
-        Sweeps of dual coordinate descent.
+    solver : {"auto", "sweep", "newton"}, default="auto"
+        "sweep" is dual coordinate descent, "newton" a second-order method with the same
+        certificate. "auto" starts with sweeps and leaves the rest to Newton steps where those are
+        expected to be cheaper: few features, badly scaled ones, large C.
     schedule : {"auto", "adaptive", "shrinking", "permuted", "cyclic", "online"}, default="auto"
         Which rows a sweep visits; all lead to the same optimum. "auto" adapts how often a row is
         visited to what its visits gain.
@@ -66,7 +68,7 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
     tol : float, default=1e-3
         Relative duality gap to prove.
     max_iter : int, default=1000
-        Sweeps to give up after, per binary problem.
+        Sweeps and Newton steps to give up after, per binary problem.
     max_time : float, default=None
         Seconds to give up after; the model so far stays usable. The result then depends on the
         speed of the machine.
@@ -102,7 +104,7 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
     converged_ : bool
         Whether ``relative_gap_ <= tol``.
     n_iter_ : int
-        Sweeps; the largest of the classes.
+        Sweeps and Newton steps; the largest of the classes.
     history_ : ndarray with named fields
         One entry per certificate: problem (the class), time, epoch, primal, dual, gap, active.
     n_features_in_ : int
@@ -144,7 +146,7 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         "C": [Interval(Real, 0, None, closed="neither")],
         "loss": [StrOptions(set(LOSSES))],
         "multi_class": [StrOptions({"ovr"})],
-        "solver": [StrOptions({"auto", "sweep"})],
+        "solver": [StrOptions(set(SOLVERS))],
         "schedule": [StrOptions(set(SCHEDULES))],
         "fit_intercept": ["boolean"],
         "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
@@ -267,7 +269,7 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         deadline = np.inf if self.max_time is None else perf_counter() + self.max_time
         names = [f"class {self.classes_[k]}" for k in positives]
-        callbacks = self._epoch_callbacks(X, y)
+        callbacks = FitCallbacks(self, X, y, len(positives))
 
         with Bars(names, self.tol, show=bool(self.verbose)) as bars:
             if not sweep.signatures:
@@ -281,16 +283,17 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
                     upper[task.cost == 0] = 0.0
                     lower = np.where(task.cost > 0, task.loss.lower, 0.0)
                     start = np.clip(starts[p] * task.y, lower, upper)
-                callback = callbacks(p)
+                epochs = callbacks.problem(p, fitted=self._coef_from)
 
                 def watch(progress: Progress) -> bool:
                     bars.update(p, progress.epoch, progress.relative_gap, progress.active)
-                    return bool(callback(progress))
+                    return epochs(progress)
 
                 # The problems still to be solved share the time that is left.
                 rounds_left = -(-(len(positives) - p) // n_threads)
                 result = solve(
                     task,
+                    solver=self.solver,
                     schedule=self.schedule,
                     tol=self.tol,
                     max_iter=self.max_iter,
@@ -300,32 +303,17 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
                     stop=lambda: interrupt.requested,
                     watch=watch,
                 )
-                bars.update(p, result.n_iter, result.relative_gap, 0)
+                bars.update(p, result.n_iter, result.relative_gap, result.history["active"][-1])
+                epochs.close(whole_problem=len(positives) > 1)
                 return result
 
             if n_threads == 1:
-                return [run(p) for p in range(len(positives))]
-            with ThreadPoolExecutor(n_threads) as pool:
-                return list(pool.map(run, range(len(positives))))
-
-    def _epoch_callbacks(self, X: Any, y: Any) -> Any:
-        """Return a function from the number of a problem to its watcher of epochs."""
-        if not getattr(self, "_skl_callbacks", None):
-            return lambda p: lambda progress: False
-        if len(self.classes_) == 2:
-            context = self._init_callback_context(max_subtasks=self.max_iter)
-            context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-            return lambda p: epoch_callbacks(self, context, X, y, self._coef_from)
-        root = self._init_callback_context(
-            max_subtasks=len(self.classes_), sequential_subtasks=False
-        )
-        root.call_on_fit_task_begin(estimator=self, X=X, y=y)
-
-        def one_class(p: int) -> Any:
-            context = root.subcontext("class", task_id=p, max_subtasks=self.max_iter)
-            return epoch_callbacks(self, context.call_on_fit_task_begin(estimator=self), X, y)
-
-        return one_class
+                results = [run(p) for p in range(len(positives))]
+            else:
+                with ThreadPoolExecutor(n_threads) as pool:
+                    results = list(pool.map(run, range(len(positives))))
+        callbacks.close()
+        return results
 
     def _coef_from(self, w: Any) -> dict[str, Any]:
         """Split weights, one problem or several stacked, into coefficients and intercepts."""
@@ -337,11 +325,15 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         """Set the fitted attributes from the results of the binary problems."""
         for name, value in self._coef_from(np.stack([result.w for result in results])).items():
             setattr(self, name, value)
-        signed = [
-            sp.csr_array(np.where(codes == k, result.alpha, -result.alpha)[None, :])
-            for k, result in zip(self._positives(), results, strict=True)
+        rows = [np.flatnonzero(result.alpha) for result in results]
+        values = [
+            np.where(codes[i] == k, result.alpha[i], -result.alpha[i])
+            for k, i, result in zip(self._positives(), rows, results, strict=True)
         ]
-        self.dual_coef_ = sp.vstack(signed, format="csr")
+        starts = np.cumsum([0, *map(len, rows)])
+        self.dual_coef_ = sp.csr_array(
+            (np.concatenate(values), np.concatenate(rows), starts), shape=(len(rows), len(codes))
+        )
         self.support_ = np.unique(self.dual_coef_.indices)
         self.primal_objective_ = sum(result.primal for result in results)
         self.dual_gap_ = sum(result.gap for result in results)
@@ -354,11 +346,12 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         self.history_ = np.concatenate([result.history for result in results])
 
     def _shortfall(self) -> str:
+        above = self.relative_gap_ / max(1.0 - self.relative_gap_, 1e-300)  # gap / D
         return (
             f"LinearSVC stopped at relative duality gap {self.relative_gap_:.1e} > tol "
             f"{self.tol:.1e} after {self.n_iter_} epochs; the objective is at most "
-            f"{100 * self.relative_gap_:.2g} % above the optimum. Raise max_iter, max_time or tol, "
-            "or scale the features."
+            f"{100 * above:.2g} % above the optimum. Raise max_iter, max_time or tol, or scale the "
+            "features."
         )
 
     def to_sklearn(self) -> Any:

@@ -1,0 +1,119 @@
+"""Rows and labels from a file."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ._npz import read_arrays
+
+__all__ = ["load_data"]
+
+CSR = ("data", "indices", "indptr", "shape")
+ZIP_MAGIC = b"PK"
+
+
+def load_data(
+    path: str | Path, *, n_features: int | None = None, labelled: bool = True
+) -> tuple[Any, Any]:
+    r"""Read a classification problem.
+
+    Parameters
+    ----------
+    path : str or Path
+        Text in svmlight (LIBSVM) format, plain or compressed (.gz, .bz2), or an .npz file with the
+        arrays data, indices, indptr, shape and y (CSR), or X and y (dense).
+    n_features : int, default=None
+        Number of columns. Text does not say it and has as many as its largest index, if None;
+        else entries beyond are dropped. An .npz file has to have this number.
+    labelled : bool, default=True
+        Whether an .npz file has to have y.
+
+    Returns
+    -------
+    X : csr_array or ndarray of shape (n_samples, n_features)
+        Rows. Values of text are float32. Index j of the text is column j, wherever the file
+        starts to count, so that all files of a data set agree; if it is 1, column 0 stays empty.
+    y : ndarray of shape (n_samples,) or None
+        Labels; integers where the text has no others. None if the file has none.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from dualsweep.io import load_data
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "tiny.svm")
+    ...     _ = path.write_text("+1 0:0.5 2:1\n-1 1:2\n")
+    ...     X, y = load_data(path)
+    >>> X.toarray().tolist(), y.tolist()
+    ([[0.5, 0.0, 1.0], [0.0, 2.0, 0.0]], [1, -1])
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file {path}.")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a directory, not a file.")
+    with path.open("rb") as file:
+        zipped = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
+    if zipped or path.suffix == ".npz":
+        return _load_npz(path, n_features, labelled)
+    return _load_svmlight(path, n_features)
+
+
+def _load_svmlight(path: Path, n_features: int | None) -> tuple[Any, Any]:
+    from sklearn.datasets import load_svmlight_file
+
+    try:
+        X, y = load_svmlight_file(str(path), dtype=np.float32, zero_based=True)
+    except (ValueError, IndexError, OverflowError, EOFError, zlib.error) as error:
+        raise ValueError(
+            f"{path} is neither svmlight text (label index:value ...) nor .npz ({error})."
+        ) from error
+    if len(y) == 0:
+        raise ValueError(f"{path} has no rows.")
+    X = sp.csr_array(X)
+    if n_features is not None:
+        X.resize((X.shape[0], n_features))
+    with np.errstate(invalid="ignore"):  # NaN is no integer, and stays
+        labels = y.astype(np.int64)
+    return X, labels if np.array_equal(labels, y) else y
+
+
+def _load_npz(path: Path, n_features: int | None, labelled: bool) -> tuple[Any, Any]:
+    arrays = read_arrays(path)
+    dense = "X" in arrays
+    needed = (("X",) if dense else CSR) + (("y",) if labelled else ())
+    missing = [name for name in needed if name not in arrays]
+    if missing:
+        raise ValueError(
+            f"{path} lacks {', '.join(missing)}; it has {', '.join(arrays) or 'no arrays'}. A "
+            "data file has data, indices, indptr, shape and y (CSR), or X and y (dense)."
+        )
+    X = arrays["X"] if dense else _csr(path, arrays)
+    y = arrays.get("y")
+    if X.ndim != 2 or X.dtype.kind not in "fiub":
+        raise ValueError(f"X in {path} has to be a table of numbers, but is {X.dtype} {X.shape}.")
+    if y is not None and y.shape != (X.shape[0],):
+        raise ValueError(f"{path} has {X.shape[0]} rows, but y of shape {y.shape}.")
+    if n_features is not None and X.shape[1] != n_features:
+        raise ValueError(f"{path} has {X.shape[1]} features instead of {n_features}.")
+    return X, y
+
+
+def _csr(path: Path, arrays: dict[str, Any]) -> sp.csr_array:
+    layout = arrays.get("format", np.bytes_(b"csr")).item()  # scipy.sparse.save_npz tells
+    if layout not in (b"csr", "csr"):
+        raise ValueError(f"{path} has the sparse format {layout!r}; it has to be csr.")
+    try:
+        X = sp.csr_array(
+            (arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(arrays["shape"])
+        )
+        X.check_format(full_check=True)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} has arrays that make no CSR matrix ({error}).") from error
+    return X

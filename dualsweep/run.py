@@ -1,0 +1,114 @@
+"""The state of a run that all methods share: the dual point, its certificate, when to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from .kernels.certificate import certify, weights
+from .problem import HISTORY_DTYPE, Problem, Progress, Result
+
+__all__ = ["Run"]
+
+ROUNDING = float(np.finfo(np.float64).eps)
+
+
+class Run:
+    """A dual point `alpha` with its weights `w`, and the certificate of the two.
+
+    Methods change `alpha`, then call `check`, which recomputes everything else from it.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        tol: float,
+        max_iter: int,
+        max_time: float,
+        alpha: Any,
+        stop: Callable[[], bool],
+        watch: Callable[[Progress], bool],
+    ) -> None:
+        self.problem = problem
+        self.tol = tol
+        self.max_iter = max_iter
+        self.started = perf_counter()
+        self.deadline = self.started + max_time
+        self.stop, self.watch = stop, watch
+        self.halted = False
+        self.epoch = 0
+        self.history: list[Any] = []
+        self.candidates = np.flatnonzero(problem.cost > 0)
+        self.slack = np.empty(len(self.candidates))
+        self.active = len(self.candidates)
+        self.w = np.zeros(problem.n_weights)
+        if alpha is None:
+            self.alpha = np.zeros(len(problem.y))
+            # At w = 0 every loss is 1, whatever the data.
+            self.primal = self.gap = float(problem.cost.sum())
+        else:
+            self.alpha = alpha
+            self.check()
+
+    @property
+    def dual(self) -> float:
+        """Dual objective at the latest certificate."""
+        return self.primal - self.gap
+
+    @property
+    def converged(self) -> bool:
+        """Whether the latest certificate proves `tol`."""
+        return self.gap <= self.tol * self.primal
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing more to do, or no more time to do it in."""
+        return self.converged or self.halted or self.epoch >= self.max_iter
+
+    def check(self) -> None:
+        """Recompute w from alpha, then the certificate."""
+        problem = self.problem
+        weights(problem.rows, problem.y, self.alpha, self.w)
+        self.primal, self.gap = certify(
+            problem.rows,
+            problem.y,
+            problem.cost,
+            problem.loss,
+            self.candidates,
+            self.alpha,
+            self.w,
+            self.slack,
+        )
+        # Both objectives are rounded: no gap is proven to be smaller than that.
+        self.gap = max(self.gap, ROUNDING * self.primal)
+        seconds = perf_counter() - self.started
+        self.history.append((0, seconds, self.epoch, self.primal, self.dual, self.gap, self.active))
+
+    def poll(self) -> bool:
+        """Return whether to stop at once: asked to, or out of time."""
+        self.halted = self.halted or self.stop() or perf_counter() > self.deadline
+        return self.halted
+
+    def tick(self, relative_gap: float, w: Any) -> None:
+        """Count an epoch and tell the watcher."""
+        self.epoch += 1
+        if self.watch(Progress(self.epoch, relative_gap, self.active, w)):
+            self.halted = True
+
+    def result(self) -> Result:
+        """Return what has been reached."""
+        if not self.history:
+            self.check()
+        return Result(
+            w=self.w,
+            alpha=self.alpha,
+            primal=self.primal,
+            gap=self.gap,
+            converged=self.converged,
+            n_iter=self.epoch,
+            history=np.array(self.history, HISTORY_DTYPE),
+        )
