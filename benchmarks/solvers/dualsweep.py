@@ -1,0 +1,21 @@
+from typing import ClassVar
+
+from benchmark_utils import Contender
+
+from dualsweep import LinearSVC
+
+
+class Solver(Contender):
+    name = "dualsweep"
+    parameters: ClassVar = {"schedule": ["auto"]}
+
+    def fit(self, X, y, tol):
+        model = LinearSVC(
+            C=self.C,
+            loss=self.loss,
+            schedule=self.schedule,
+            tol=tol,
+            max_iter=self.max_iter,
+            random_state=0,
+        ).fit(X, y)
+        return model.coef_[0], float(model.intercept_[0])

@@ -1,0 +1,17 @@
+from benchmark_utils import Contender
+
+from dualsweep import LinearSVC
+
+
+class Solver(Contender):
+    """No contender: the optimum, bracketed by long fits and their certificates."""
+
+    name = "reference"
+    first_tol = last_tol = 1e-7
+
+    def fit(self, X, y, tol):
+        model = LinearSVC(
+            C=self.C, loss=self.loss, tol=tol, max_iter=self.max_iter, random_state=0
+        ).fit(X, y)
+        self.lower = model.dual_objective_
+        return model.coef_[0], float(model.intercept_[0])

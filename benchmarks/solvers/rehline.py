@@ -1,0 +1,16 @@
+from benchmark_utils import Contender
+from rehline import plq_Ridge_Classifier
+
+LOSS_NAMES = {"hinge": "svm", "squared_hinge": "squared svm"}
+
+
+class Solver(Contender):
+    """ReHLine's classifier, which itself adds the column of ones for the intercept."""
+
+    name = "rehline"
+
+    def fit(self, X, y, tol):
+        model = plq_Ridge_Classifier(
+            loss={"name": LOSS_NAMES[self.loss]}, C=self.C, tol=tol, max_iter=self.max_iter
+        ).fit(X, y)
+        return model.coef_, float(model.intercept_)
