@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -21,9 +22,25 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 def jit(function: Callable[..., Any]) -> Any:
     """Compile `function` without the GIL; cache on disk where some cache directory is writable."""
     try:
-        return numba.njit(function, cache=True, **_OPTIONS)
+        kernel = numba.njit(function, cache=True, **_OPTIONS)
     except RuntimeError:  # numba found no directory it may write its cache to
         return numba.njit(function, **_OPTIONS)
+    # The directory can still vanish or fill up later; a kernel works without being stored.
+    cache = kernel._cache
+    cache.load_overload = _unless_os_error(cache.load_overload)
+    cache.save_overload = _unless_os_error(cache.save_overload)
+    return kernel
+
+
+def _unless_os_error(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def attempt(*args: Any) -> Any:
+        try:
+            return method(*args)
+        except OSError:
+            return None
+
+    return attempt
 
 
 def overload_rows(function: Callable[..., Any], fastmath: set[str] | bool = False) -> Any:

@@ -75,4 +75,4 @@ class Result:
     @property
     def relative_gap(self) -> float:
         """Gap relative to the primal objective."""
-        return self.gap / abs(self.primal)
+        return self.gap / self.primal if self.primal > 0 else 0.0

@@ -297,7 +297,7 @@ def _sqnorms(rows: Any, out: Any) -> None:
 @jit
 def _inspect_indices(indices: Any, indptr: Any) -> tuple[int, bool]:
     """Return the largest column index, and whether the indices of every row increase."""
-    largest: Any = 0
+    largest: Any = -1
     increasing = True
     for i in range(indptr.shape[0] - 1):
         previous: Any = -1

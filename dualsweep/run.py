@@ -75,6 +75,7 @@ class Run:
         weights(problem.rows, problem.y, self.alpha, self.w)
         self.primal, self.gap = certify(
             problem.rows,
+            problem.sqnorm,
             problem.y,
             problem.cost,
             problem.loss,
@@ -83,7 +84,7 @@ class Run:
             self.w,
             self.slack,
         )
-        # Both objectives are rounded: no gap is proven to be smaller than that.
+        # The objectives are rounded too: no gap is proven to be smaller than that.
         self.gap = max(self.gap, ROUNDING * self.primal)
         seconds = perf_counter() - self.started
         self.history.append((0, seconds, self.epoch, self.primal, self.dual, self.gap, self.active))

@@ -30,6 +30,10 @@ STALE_GAP_LEFT = 0.5
 # text. Rounding then costs a relative gap of some 1e-6.
 FLOAT32_TOL = 1e-4
 
+# Where the gap is still more than this part of what it was a certificate ago, float32 may be what
+# keeps it from closing, and sweeps go on in float64.
+FLOAT32_PROGRESS = 0.9
+
 # Entries visited between two looks at the clock and at the stop flag: at most about 0.1 s.
 ENTRIES_PER_CALL = 20_000_000
 
@@ -83,6 +87,7 @@ def sweeps(run: Run, plan: Schedule, give_up: Callable[[float], bool]) -> None:
         last = leave or run.halted or run.epoch >= run.max_iter
         if not (last or (affordable and (promising or due))):
             continue
+        gap_before = run.gap
         run.check()
         checks += 1
         visits_at_check = visits
@@ -94,8 +99,8 @@ def sweeps(run: Run, plan: Schedule, give_up: Callable[[float], bool]) -> None:
         plan.restrict(_proven(run))
         run.active = len(plan.rows)
         if w is not run.w:
-            if promising and run.gap > 2 * stale_gap:
-                w = run.w  # float32 is what keeps the gap from closing
+            if run.gap > FLOAT32_PROGRESS * gap_before:
+                w = run.w
             else:
                 w[:] = run.w
 

@@ -1,0 +1,173 @@
+"""Slow and obvious NumPy: what the library has to agree with.
+
+Formulas are those of the papers (DCD: Hsieh et al. 2008, AVSF: Glasmachers and Dogan 2013), written
+down without any of the library's tricks. `Naive` also computes in exact fractions.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import minimize
+
+from dualsweep.losses import LOSSES
+from dualsweep.problem import Problem
+from dualsweep.rows import as_rows, sqnorms
+
+LOSS_OF_MARGIN = {
+    "hinge": lambda z: np.maximum(0, 1 - z),
+    "squared_hinge": lambda z: np.maximum(0, 1 - z) ** 2,
+    "squared": lambda z: (1 - z) ** 2,
+}
+LOWER = {"hinge": 0.0, "squared_hinge": 0.0, "squared": -np.inf}
+UPPER_IS_COST = {"hinge": True, "squared_hinge": False, "squared": False}
+HAS_DIAGONAL = {"hinge": False, "squared_hinge": True, "squared": True}
+
+
+def dense(X):
+    return X.toarray() if sp.issparse(X) else np.asarray(X)
+
+
+def augment(X, bias):
+    """X in float64, with the constant feature as its last column."""
+    return np.column_stack([dense(X), np.full(X.shape[0], bias)]).astype(np.float64)
+
+
+to_fractions = np.vectorize(Fraction, otypes=[object])
+
+
+class Naive:
+    """min 1/2 |w|^2 + sum_i cost_i loss(y_i w.x_i) and its dual, on dense float64 or fractions."""
+
+    def __init__(self, X, y, cost, loss, bias=0.0, exact=False):
+        number = to_fractions if exact else np.asarray
+        self.loss = loss
+        self.cost = number(np.broadcast_to(np.asarray(cost, dtype=float), len(y)))
+        self.Z = number(y[:, None] * augment(X, bias))  # rows times labels: margins are Z @ w
+        self.lower = np.full(len(y), LOWER[loss])
+        self.upper = self.cost if UPPER_IS_COST[loss] else np.full(len(y), np.inf)
+        self.diag = 1 / (2 * self.cost) if HAS_DIAGONAL[loss] else 0 * self.cost
+        self.number = number
+
+    def weights(self, alpha):
+        return self.Z.T @ self.number(alpha)
+
+    def primal(self, w):
+        w = self.number(w)
+        return w @ w / 2 + self.cost @ LOSS_OF_MARGIN[self.loss](self.Z @ w)
+
+    def dual(self, alpha):
+        alpha = self.number(alpha)
+        w = self.weights(alpha)
+        return alpha.sum() - (w @ w + self.diag @ alpha**2) / 2
+
+    def gap(self, w, alpha):
+        return self.primal(w) - self.dual(alpha)
+
+    def share(self, i, alpha, w):
+        """Row i's part of the gap, for w the weights of alpha: cost loss(z) + loss*(-a) + a z."""
+        z = self.Z[i] @ w
+        loss = self.cost[i] * LOSS_OF_MARGIN[self.loss](z)
+        return loss - (alpha[i] * (1 - z) - self.diag[i] * alpha[i] ** 2 / 2)
+
+    def visit(self, i, alpha, w):
+        """Steps (a) to (c) of DCD Algorithm 1; returns the gradient and the gain."""
+        grad = self.Z[i] @ w - 1 + self.diag[i] * alpha[i]
+        curvature = self.Z[i] @ self.Z[i] + self.diag[i]
+        old = alpha[i]
+        if projected_gradient(grad, old, self.lower[i], self.upper[i]) == 0:
+            return grad, 0.0
+        goal = old - grad / curvature if curvature > 0 else np.inf
+        alpha[i] = min(max(goal, self.lower[i]), self.upper[i])
+        step = alpha[i] - old
+        w += step * self.Z[i]
+        return grad, -(grad * step + curvature * step**2 / 2)
+
+    def shrinking_sweep(self, order, alpha, w, high, low):
+        """Step 2 of DCD Algorithm 3: returns the rows that stay active, M and m."""
+        active, largest, smallest = [], -np.inf, np.inf
+        for i in order:
+            grad = self.Z[i] @ w - 1 + self.diag[i] * alpha[i]
+            shrunk = (alpha[i] == self.lower[i] and grad > high) or (
+                alpha[i] == self.upper[i] and grad < low
+            )
+            if not shrunk:
+                active.append(i)
+            violation = projected_gradient(grad, alpha[i], self.lower[i], self.upper[i])
+            largest, smallest = max(largest, violation), min(smallest, violation)
+            self.visit(i, alpha, w)
+        return active, largest, smallest
+
+    def optimum(self):
+        """Return an optimal alpha: L-BFGS-B on the dual, then Newton steps on free variables."""
+        Q = self.Z @ self.Z.T + np.diag(self.diag)
+        alpha = minimize(
+            lambda a: (a @ Q @ a / 2 - a.sum(), Q @ a - 1),
+            np.zeros(len(Q)),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(self.lower, self.upper, strict=True)),
+            options={"maxiter": 100_000, "maxfun": 1_000_000, "ftol": 1e-16, "gtol": 1e-12},
+        ).x
+        best = alpha
+        for _ in range(50):
+            grad = Q @ alpha - 1
+            free = ((alpha > self.lower) | (grad < 0)) & ((alpha < self.upper) | (grad > 0))
+            step = np.linalg.lstsq(Q[np.ix_(free, free)], -grad[free], rcond=1e-12)[0]
+            alpha = alpha.copy()
+            alpha[free] = np.clip(alpha[free] + step, self.lower[free], self.upper[free])
+            if self.gap(self.weights(alpha), alpha) < self.gap(self.weights(best), best):
+                best = alpha
+        return best
+
+
+def projected_gradient(grad, a, lower, upper):
+    """DCD eq. (8)."""
+    if a == lower:
+        return min(grad, 0.0)
+    if a == upper:
+        return max(grad, 0.0)
+    return grad
+
+
+def compose(preference, rows, coin):
+    """AVSF Algorithm 4: each row as often as its preference says; `coin()` is from [0, 1)."""
+    order = []
+    remaining = sum(preference[i] for i in rows)
+    for i in rows:
+        m = preference[i] * (len(rows) - len(order)) / remaining
+        n = int(np.floor(m))
+        if coin() < m - n:
+            n += 1
+        order += [i] * n
+        remaining -= preference[i]
+    return order
+
+
+def adapt(preference, reference, order, gains, c=1 / 5, low=1 / 20, high=20.0):
+    """AVSF Algorithm 5 after the first sweep: the new preferences and reference gain."""
+    preference = preference.copy()
+    for i, gain in zip(order, gains, strict=True):
+        preference[i] = np.clip(np.exp(c * (gain / reference - 1)) * preference[i], low, high)
+        reference = (1 - 1 / len(order)) * reference + gain / len(order)
+    return preference, reference
+
+
+LAYOUTS = {"csr": sp.csr_array, "dense": np.ascontiguousarray}
+
+
+def random_data(n=40, d=7, seed=0, noise=0.5):
+    """Overlapping classes in dense float64, a third of X zero, among it one row and one column."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7)
+    X[n // 2] = 0.0
+    X[:, d // 2] = 0.0
+    y = np.where(X @ rng.normal(size=d) + noise * rng.normal(size=n) > 0, 1.0, -1.0)
+    return X, y
+
+
+def library_problem(X, y, cost, loss, bias=0.0):
+    """The same problem as `Naive`, as the library takes it."""
+    rows = as_rows(X, bias)
+    cost = np.array(np.broadcast_to(np.asarray(cost, dtype=float), len(y)))
+    return Problem(rows, sqnorms(rows), y, cost, LOSSES[loss])

@@ -1,0 +1,72 @@
+"""Compilation: nothing at import, and no need for a disk cache."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import dualsweep
+from dualsweep._jit import DOT_MATH
+
+PACKAGE = Path(dualsweep.__file__).parent
+
+FIT = """
+import numpy as np
+from dualsweep import LinearSVC
+from dualsweep.kernels.binary import sweep
+
+X = np.random.default_rng(0).normal(size=(20, 3))
+model = LinearSVC(tol=1e-6, random_state=0).fit(X, X[:, 0] > 0)
+print(model.relative_gap_ <= 1e-6, type(sweep._cache).__name__)
+"""
+
+SIGNATURES = """
+import pkgutil
+import dualsweep
+from numba.core.dispatcher import Dispatcher
+
+found = compiled = 0
+for info in pkgutil.walk_packages(dualsweep.__path__, "dualsweep."):
+    if info.name in sys.modules:
+        for value in vars(sys.modules[info.name]).values():
+            if isinstance(value, Dispatcher):
+                found += 1
+                compiled += len(value.signatures)
+print(found > 10, compiled)
+"""
+
+
+def run(code, path, **environment):
+    """Run code in a new interpreter that imports dualsweep from `path`; return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "import sys\n" + code],
+        cwd=path,  # first on the path of imports
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_importing_compiles_nothing():
+    assert run(SIGNATURES, PACKAGE.parent) == ["True", "0"]
+
+
+def test_fit_works_where_no_cache_can_be_written(tmp_path):
+    """Every place numba tries is taken by a regular file, which also stops root."""
+    blocked = tmp_path / "file"
+    blocked.touch()
+    copy = tmp_path / "dualsweep"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in [copy, *(path for path in copy.rglob("*") if path.is_dir())]:
+        (folder / "__pycache__").touch()
+    places = dict.fromkeys(["NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"], str(blocked / "below"))
+    assert run(FIT, tmp_path, PYTHONDONTWRITEBYTECODE="1", **places) == ["True", "NullCache"]
+
+
+def test_sums_keep_infinity_and_nan():
+    assert {"reassoc", "contract"} <= DOT_MATH
+    assert not DOT_MATH & {"ninf", "nnan", "fast"}

@@ -1,0 +1,242 @@
+"""One sweep and one certificate against the naive loop, visit by visit."""
+
+import naive
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dualsweep.kernels.binary import gap_share, maximiser, sweep
+from dualsweep.kernels.certificate import certify, weights
+from dualsweep.losses import LOSSES
+
+N_ROWS, N_FEATURES = 30, 7
+EXAMPLES = settings(deadline=None, derandomize=True, max_examples=200)
+every_loss = pytest.mark.parametrize("loss", naive.LOWER)
+every_layout = pytest.mark.parametrize("layout", naive.LAYOUTS)
+every_bias = pytest.mark.parametrize("bias", [0.0, 1.5])
+
+
+def setup(loss, layout="dense", bias=1.5, seed=0, decades=6, **options):
+    """The same random problem for both sides; costs span `decades` orders of magnitude."""
+    X, y = naive.random_data(N_ROWS, N_FEATURES, seed)
+    exponent = np.random.default_rng(seed).permutation(np.linspace(-0.5, 0.5, N_ROWS))
+    cost = 10.0 ** (decades * exponent)
+    problem = naive.library_problem(naive.LAYOUTS[layout](X), y, cost, loss, bias)
+    return naive.Naive(X, y, cost, loss, bias, **options), problem
+
+
+def feasible_alpha(oracle, seed=0):
+    """Dual variables at the bounds and between them."""
+    rng = np.random.default_rng(seed)
+    alpha = rng.exponential(size=N_ROWS) * (rng.random(N_ROWS) < 0.7)
+    if oracle.loss == "squared":
+        alpha *= rng.choice([-1.0, 1.0], N_ROWS)
+    return np.clip(alpha, oracle.lower, np.asarray(oracle.upper, dtype=float))
+
+
+def run_sweep(problem, order, alpha, w):
+    grads, gains = np.full(len(order), np.nan), np.full(len(order), np.nan)
+    return *sweep(*problem, order, alpha, w, grads, gains), grads, gains
+
+
+def run_certify(problem, alpha, candidates=None):
+    """Return w, primal, gap and slack of alpha."""
+    if candidates is None:
+        candidates = np.arange(len(alpha))
+    w, slack = np.full(problem.n_weights, np.nan), np.full(len(candidates), np.nan)
+    weights(problem.rows, problem.y, alpha, w)
+    return w, *certify(*problem[:5], candidates, alpha, w, slack), slack
+
+
+@every_loss
+@every_layout
+@every_bias
+@pytest.mark.parametrize("start", ["zero", "feasible"])
+def test_a_sweep_equals_the_naive_loop(loss, layout, bias, start):
+    oracle, problem = setup(loss, layout, bias)
+    alpha = feasible_alpha(oracle) if start == "feasible" else np.zeros(N_ROWS)
+    w = oracle.weights(alpha)
+    naive_alpha, naive_w = alpha.copy(), w.copy()
+    rng = np.random.default_rng(1)
+    order = np.concatenate([rng.permutation(N_ROWS), rng.integers(N_ROWS, size=N_ROWS)])
+    shares, seen = [], []
+    for i in order:
+        shares.append(oracle.share(i, naive_alpha, naive_w))
+        seen.append(oracle.visit(i, naive_alpha, naive_w))
+
+    total_gain, total_gap, grads, gains = run_sweep(problem, order, alpha, w)
+
+    def assert_close(found, expected):
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
+
+    assert_close(alpha, naive_alpha)
+    assert_close(w, naive_w)
+    assert_close(grads, [grad for grad, _ in seen])
+    assert_close(gains, [gain for _, gain in seen])
+    assert_close(total_gain, sum(gain for _, gain in seen))
+    assert_close(total_gap, sum(shares))
+
+
+@every_loss
+def test_a_gain_is_the_change_of_the_dual(loss):
+    oracle, problem = setup(loss, exact=True)
+    alpha = feasible_alpha(oracle)
+    w = oracle.weights(alpha).astype(np.float64)
+    before = oracle.dual(alpha)
+    for i in np.random.default_rng(1).permutation(N_ROWS):
+        total, _, _, gains = run_sweep(problem, np.array([i]), alpha, w)
+        after = oracle.dual(alpha)
+        assert total == gains[0]
+        assert gains[0] == pytest.approx(float(after - before), rel=1e-9, abs=1e-12)
+        before = after
+
+
+@every_loss
+def test_a_gain_is_zero_if_and_only_if_alpha_stayed(loss):
+    oracle, problem = setup(loss, decades=1)
+    alpha = oracle.optimum()
+    w = oracle.weights(alpha)
+    stayed = moved = 0
+    for i in np.tile(np.arange(N_ROWS), 20):
+        old = alpha[i]
+        _, _, _, (gain,) = run_sweep(problem, np.array([i]), alpha, w)
+        assert gain >= 0.0
+        assert (gain == 0.0) == (alpha[i] == old)
+        stayed, moved = stayed + (gain == 0.0), moved + (gain > 0.0)
+    assert stayed > 0
+    assert moved > 0
+
+
+@pytest.mark.parametrize(
+    ("loss", "cost", "w"),
+    [("hinge", 9.0, 1 - 2**-53), ("squared_hinge", 0.5, -(2**-51)), ("squared", 0.5, -(2**-51))],
+)
+def test_a_move_without_measurable_gain_is_no_stay(loss, cost, w):
+    """Half an ulp is the best step here; a whole one, to which it is rounded, gains nothing."""
+    problem = naive.library_problem(np.ones((1, 1)), np.ones(1), cost, loss)
+    alpha = np.array([1 + 2**-52])
+    _, _, _, (gain,) = run_sweep(problem, np.array([0]), alpha, np.array([w, 0.0]))
+    assert alpha[0] == 1 + 2**-51
+    assert 0.0 < gain < 1e-300
+
+
+@every_layout
+def test_a_zero_row_goes_to_its_upper_bound_under_the_hinge_loss(layout):
+    X, y = np.zeros((2, 3)), np.array([1.0, -1.0])
+    problem = naive.library_problem(naive.LAYOUTS[layout](X), y, [2.0, 5.0], "hinge")
+    alpha, w = np.array([0.0, 1.0]), np.zeros(4)
+    gain, gap, grads, gains = run_sweep(problem, np.arange(2), alpha, w)
+    np.testing.assert_array_equal(alpha, [2.0, 5.0])
+    np.testing.assert_array_equal(w, 0.0)
+    np.testing.assert_array_equal(grads, -1.0)
+    np.testing.assert_array_equal(gains, [2.0, 4.0])
+    assert gain == gap == 6.0
+
+
+def test_an_empty_order_changes_nothing():
+    oracle, problem = setup("hinge")
+    alpha = feasible_alpha(oracle)
+    w = oracle.weights(alpha)
+    before = alpha.copy(), w.copy()
+    assert run_sweep(problem, np.empty(0, dtype=np.int64), alpha, w)[:2] == (0.0, 0.0)
+    np.testing.assert_array_equal(alpha, before[0])
+    np.testing.assert_array_equal(w, before[1])
+
+
+@every_loss
+def test_float32_weights_follow_float64_weights(loss):
+    oracle, problem = setup(loss)
+    alphas = [np.zeros(N_ROWS), np.zeros(N_ROWS)]
+    for alpha, dtype in zip(alphas, (np.float32, np.float64), strict=True):
+        w = np.zeros(problem.n_weights, dtype)
+        run_sweep(problem, np.arange(N_ROWS), alpha, w)
+        assert w.dtype == dtype
+        np.testing.assert_allclose(w, oracle.weights(alpha), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(*alphas, rtol=1e-3, atol=1e-3)
+
+
+@every_loss
+@every_layout
+@every_bias
+@pytest.mark.parametrize("seed", range(3))
+def test_certificate_equals_the_naive_one(loss, layout, bias, seed):
+    oracle, problem = setup(loss, layout, bias, seed)
+    alpha = feasible_alpha(oracle, seed)
+    w, primal, gap, slack = run_certify(problem, alpha)
+    np.testing.assert_allclose(w, oracle.weights(alpha), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(slack, 1 - oracle.Z @ w, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(primal, oracle.primal(w), rtol=1e-13)
+    np.testing.assert_allclose(gap, oracle.gap(w, alpha), rtol=1e-11)
+    assert gap > 0.0
+
+
+@every_loss
+def test_certificate_leaves_out_rows_that_are_no_candidates(loss):
+    """Rows without cost are not part of the problem, and are not divided by."""
+    X, y = naive.random_data(N_ROWS, N_FEATURES)
+    cost = np.where(np.arange(N_ROWS) % 3 == 0, 0.0, 2.0)
+    candidates = np.flatnonzero(cost)
+    problem = naive.library_problem(X, y, cost, loss)
+    oracle = naive.Naive(X[candidates], y[candidates], 2.0, loss)
+    alpha = np.where(cost > 0, 0.5, 0.0)
+    w, primal, gap, _ = run_certify(problem, alpha, candidates)
+    np.testing.assert_allclose(primal, oracle.primal(w), rtol=1e-13)
+    np.testing.assert_allclose(gap, oracle.gap(w, alpha[candidates]), rtol=1e-12)
+
+
+@every_loss
+@pytest.mark.parametrize("step", [1e-6, 1e-8])
+def test_tiny_gaps_keep_their_relative_precision(loss, step):
+    """Near the optimum of a quadratic loss the gap is about step^2, far below primal * eps."""
+    X, y = naive.random_data(12, 5)
+    alpha = naive.Naive(X, y, 1.0, loss, 1.0).optimum()
+    exact = naive.Naive(X, y, 1.0, loss, 1.0, exact=True)
+    free = (alpha > exact.lower) & (alpha < np.asarray(exact.upper, dtype=float))
+    alpha[free] *= 1 + step * np.random.default_rng(0).choice([-1, 1], free.sum())
+    w, primal, gap, _ = run_certify(naive.library_problem(X, y, 1.0, loss, 1.0), alpha)
+    truth = float(exact.gap(w, alpha))
+    assert 0 < truth < (1e3 * step if loss == "hinge" else 1e3 * step**2) * primal
+    np.testing.assert_allclose(gap, truth, rtol=1e-6)
+
+
+def exact_share(a, slack, loss, cost):
+    """Return cost * loss - (a * slack - D a^2 / 2) in fractions."""
+    oracle = naive.Naive(np.zeros((1, 1)), np.ones(1), [cost], loss, exact=True)
+    a, slack = naive.to_fractions([a, slack])
+    value = naive.LOSS_OF_MARGIN[loss](1 - slack) * oracle.cost[0]
+    return value - (a * slack - oracle.diag[0] * a**2 / 2)
+
+
+def share_arguments(loss, cost):
+    """Return lower, upper and diagonal as the kernels pass them."""
+    return LOSSES[loss].lower, cost * LOSSES[loss].upper, LOSSES[loss].diag / cost
+
+
+@EXAMPLES
+@given(
+    st.sampled_from(sorted(naive.LOWER)),
+    st.floats(0.0, 1.0),
+    st.floats(-100.0, 100.0).filter(lambda slack: abs(slack) > 1e-3),
+    st.integers(-12, 12),
+)
+def test_gap_share_is_the_loss_above_its_bound(loss, part, slack, exponent):
+    cost = 4.0**exponent
+    a = part * cost
+    share = gap_share(a, slack, *share_arguments(loss, cost))
+    truth = float(exact_share(a, slack, loss, cost))
+    # a share that is small because a is near its best is quadratic in that distance
+    assert share == pytest.approx(truth, rel=1e-9, abs=1e-15 * cost * slack**2)
+
+
+@every_loss
+def test_gap_share_is_not_negative(loss):
+    """Where a is a few ulps from its best, the share is a product of two rounding errors."""
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        slack, cost = rng.uniform(0.1, 10), 10.0 ** rng.uniform(-3, 3)
+        box = share_arguments(loss, cost)
+        best = a = maximiser(slack, *box)
+        for _ in range(rng.integers(4)):
+            a = np.nextafter(a, 0.0)
+        assert gap_share(a, slack, *box) >= -((4 * np.finfo(float).eps) ** 2) * best * slack

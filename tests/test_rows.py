@@ -1,0 +1,193 @@
+"""Rows: the three row functions against NumPy, and what `as_rows` does not do to X."""
+
+import numba
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from naive import augment
+
+from dualsweep.rows import (
+    CSRRows,
+    as_rows,
+    row_axpy,
+    row_dot,
+    row_prefetch,
+    row_prefetch_head,
+    row_sqnorm,
+    sqnorms,
+)
+
+N_FEATURES = 12
+FLOATS = [np.float32, np.float64]
+
+
+# Not cached on disk: a cached wrapper would not see a change in rows.py.
+@numba.njit
+def run_all(rows, steps, w, dots, norms):
+    for i in range(steps.shape[0]):
+        row_prefetch_head(rows, i)
+        row_prefetch(rows, i)
+        dots[i] = row_dot(rows, i, w)
+        norms[i] = row_sqnorm(rows, i)
+    for i in range(steps.shape[0]):
+        row_axpy(rows, i, steps[i], w)
+
+
+def ragged(dtype=np.float64):
+    """Rows of 0 to 9 entries and an empty last one; the first and last column are zero."""
+    rng = np.random.default_rng(0)
+    X = np.zeros((11, N_FEATURES), dtype)
+    for length in range(10):
+        columns = 1 + rng.permutation(N_FEATURES - 2)[:length]
+        X[length, columns] = rng.normal(size=length)
+    return X
+
+
+def csr(kind=sp.csr_matrix, index=np.int32, dtype=np.float64):
+    X = kind(ragged(dtype))
+    X.indices, X.indptr = X.indices.astype(index), X.indptr.astype(index)
+    return X
+
+
+def reversed_csr():
+    """The same matrix with the entries of each row in descending order of columns."""
+    X = csr()
+    for start, end in zip(X.indptr[:-1], X.indptr[1:], strict=True):
+        X.indices[start:end] = X.indices[start:end][::-1].copy()
+        X.data[start:end] = X.data[start:end][::-1].copy()
+    X.has_sorted_indices = False
+    return X
+
+
+def parts(X):
+    return X.data, X.indices, X.indptr
+
+
+def assert_unchanged(X, before):
+    """Assert that the arrays of X are as they were when `before` was copied from them."""
+    for now, then in zip(parts(X), before, strict=True):
+        assert now.flags.writeable
+        assert now.dtype == then.dtype
+        np.testing.assert_array_equal(now, then)
+
+
+def on_disk(array, path):
+    np.save(path, array)
+    return np.load(path, mmap_mode="r")
+
+
+def assert_same_rows(rows, X, w_dtype=np.float64):
+    """Assert that the row functions see the dense matrix X, the bias column included."""
+    rng = np.random.default_rng(1)
+    w = rng.normal(size=X.shape[1]).astype(w_dtype)
+    start = w.astype(np.float64)
+    steps = rng.normal(size=len(X))
+    dots, norms = np.empty(len(X)), np.empty(len(X))
+    run_all(rows, steps, w, dots, norms)
+    np.testing.assert_allclose(dots, X @ start, rtol=1e-13, atol=1e-14)
+    for found in (norms, sqnorms(rows)):
+        np.testing.assert_allclose(found, (X**2).sum(axis=1), rtol=1e-14)
+    precision = np.finfo(w_dtype).eps
+    np.testing.assert_allclose(w, start + steps @ X, rtol=20 * precision, atol=20 * precision)
+    assert w.dtype == w_dtype
+
+
+@pytest.mark.parametrize("w_dtype", FLOATS)
+@pytest.mark.parametrize("bias", [0.0, 2.5])
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("layout", ["dense", "int32", "int64"])
+def test_row_functions(layout, dtype, bias, w_dtype):
+    dense = ragged(dtype)
+    X = dense if layout == "dense" else csr(index=layout, dtype=dtype)
+    assert_same_rows(as_rows(X, bias), augment(dense, bias), w_dtype)
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3)], ids=str)
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_empty_matrices(kind, shape):
+    X = np.zeros(shape)
+    assert_same_rows(as_rows(kind(X), 2.5), augment(X, 2.5))
+
+
+@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csr_array])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_csr_is_not_copied_nor_changed(kind, index, dtype):
+    X = csr(kind, index, dtype)
+    before = [part.copy() for part in parts(X)]
+    rows = as_rows(X, 1.0)
+    assert np.shares_memory(rows.data, X.data)
+    assert np.shares_memory(rows.indices, X.indices)
+    assert (rows.data.dtype, rows.indptr.dtype) == (dtype, np.int64)
+    assert rows.indices.dtype.itemsize == np.dtype(index).itemsize
+    assert not any(part.flags.writeable for part in parts(rows))
+    assert_unchanged(X, before)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_dense_is_not_copied_nor_changed(dtype):
+    X = ragged(dtype)
+    rows = as_rows(X, 1.0)
+    assert np.shares_memory(rows.data, X)
+    assert not rows.data.flags.writeable
+    assert X.flags.writeable
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_read_only_memory_map(layout, tmp_path):
+    if layout == "dense":
+        X = on_disk(ragged(), tmp_path / "X.npy")
+        stored, writable = X, as_rows(ragged(), 1.0)
+    else:
+        arrays = [on_disk(part, tmp_path / f"{k}.npy") for k, part in enumerate(parts(csr()))]
+        X = sp.csr_matrix(tuple(arrays), shape=ragged().shape, copy=False)
+        stored, writable = arrays[0], as_rows(csr(), 1.0)
+    rows = as_rows(X, 1.0)
+    assert np.shares_memory(rows.data, stored)
+    assert numba.typeof(rows) == numba.typeof(writable)  # no specialisation of its own
+    assert_same_rows(rows, augment(ragged(), 1.0))
+
+
+def test_unsorted_indices_are_not_copied():
+    X = reversed_csr()
+    rows = as_rows(X, 0.5)
+    assert not X.has_sorted_indices
+    assert np.shares_memory(rows.data, X.data)
+    assert np.shares_memory(rows.indices, X.indices)
+    assert_same_rows(rows, augment(ragged(), 0.5))
+
+
+@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csr_array])
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)], ids=["sorted", "reversed"])
+def test_duplicate_entries_are_summed_in_a_copy(kind, order):
+    columns = np.array([1, 4, 4, 7])[order]
+    X = kind((np.array([1.0, 2.0, 3.0, 5.0]), columns, [0, 0, 4]), shape=(2, N_FEATURES))
+    before = [part.copy() for part in parts(X)]
+    rows = as_rows(X, 0.0)
+    assert rows.data.size == 3
+    assert_same_rows(rows, augment(X.toarray(), 0.0))
+    assert_unchanged(X, before)
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("wrong", ["negative", "n_features", "largest"])
+@pytest.mark.parametrize("position", [0, 20, -1])
+def test_wrong_column_indices_raise(index, wrong, position):
+    X = csr(index=index)
+    values = {"negative": -1, "n_features": N_FEATURES, "largest": np.iinfo(index).max}
+    X.indices[position] = values[wrong]
+    with pytest.raises(ValueError, match=r"column index outside 0\.\.11"):
+        as_rows(X, 1.0)
+
+
+def test_last_column_is_a_right_index():
+    X = csr()
+    X.indices[-1] = N_FEATURES - 1
+    assert isinstance(as_rows(X, 1.0), CSRRows)
+
+
+@pytest.mark.parametrize("function", [row_dot, row_axpy, row_sqnorm, row_prefetch])
+def test_row_functions_are_for_kernels_only(function):
+    arguments = {row_dot: (0, np.zeros(3)), row_axpy: (0, 1.0, np.zeros(3))}.get(function, (0,))
+    with pytest.raises(TypeError, match="kernels only"):
+        function(as_rows(np.ones((2, 2)), 1.0), *arguments)
