@@ -86,6 +86,9 @@ class Run:
         )
         # The objectives are rounded too: no gap is proven to be smaller than that.
         self.gap = max(self.gap, ROUNDING * self.primal)
+        self._record()
+
+    def _record(self) -> None:
         seconds = perf_counter() - self.started
         self.history.append((0, seconds, self.epoch, self.primal, self.dual, self.gap, self.active))
 
@@ -103,7 +106,7 @@ class Run:
     def result(self) -> Result:
         """Return what has been reached."""
         if not self.history:
-            self.check()
+            self._record()
         return Result(
             w=self.w,
             alpha=self.alpha,

@@ -37,7 +37,9 @@ def feasible_alpha(oracle, seed=0):
 
 def run_sweep(problem, order, alpha, w):
     grads, gains = np.full(len(order), np.nan), np.full(len(order), np.nan)
-    return *sweep(*problem, order, alpha, w, grads, gains), grads, gains
+    shares = np.full(len(alpha), np.nan)
+    gain = sweep(*problem, order, alpha, w, grads, gains, shares)
+    return gain, grads, gains, shares
 
 
 def run_certify(problem, alpha, candidates=None):
@@ -65,7 +67,7 @@ def test_a_sweep_equals_the_naive_loop(loss, layout, bias, start):
         shares.append(oracle.share(i, naive_alpha, naive_w))
         seen.append(oracle.visit(i, naive_alpha, naive_w))
 
-    total_gain, total_gap, grads, gains = run_sweep(problem, order, alpha, w)
+    total_gain, grads, gains, latest = run_sweep(problem, order, alpha, w)
 
     def assert_close(found, expected):
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
@@ -75,7 +77,8 @@ def test_a_sweep_equals_the_naive_loop(loss, layout, bias, start):
     assert_close(grads, [grad for grad, _ in seen])
     assert_close(gains, [gain for _, gain in seen])
     assert_close(total_gain, sum(gain for _, gain in seen))
-    assert_close(total_gap, sum(shares))
+    last_seen = dict(zip(order, shares, strict=True))
+    assert_close(latest, [last_seen[i] for i in range(N_ROWS)])
 
 
 @every_loss
@@ -85,7 +88,7 @@ def test_a_gain_is_the_change_of_the_dual(loss):
     w = oracle.weights(alpha).astype(np.float64)
     before = oracle.dual(alpha)
     for i in np.random.default_rng(1).permutation(N_ROWS):
-        total, _, _, gains = run_sweep(problem, np.array([i]), alpha, w)
+        total, _, gains, _ = run_sweep(problem, np.array([i]), alpha, w)
         after = oracle.dual(alpha)
         assert total == gains[0]
         assert gains[0] == pytest.approx(float(after - before), rel=1e-9, abs=1e-12)
@@ -100,7 +103,7 @@ def test_a_gain_is_zero_if_and_only_if_alpha_stayed(loss):
     stayed = moved = 0
     for i in np.tile(np.arange(N_ROWS), 20):
         old = alpha[i]
-        _, _, _, (gain,) = run_sweep(problem, np.array([i]), alpha, w)
+        _, _, (gain,), _ = run_sweep(problem, np.array([i]), alpha, w)
         assert gain >= 0.0
         assert (gain == 0.0) == (alpha[i] == old)
         stayed, moved = stayed + (gain == 0.0), moved + (gain > 0.0)
@@ -116,7 +119,7 @@ def test_a_move_without_measurable_gain_is_no_stay(loss, cost, w):
     """Half an ulp is the best step here; a whole one, to which it is rounded, gains nothing."""
     problem = naive.library_problem(np.ones((1, 1)), np.ones(1), cost, loss)
     alpha = np.array([1 + 2**-52])
-    _, _, _, (gain,) = run_sweep(problem, np.array([0]), alpha, np.array([w, 0.0]))
+    _, _, (gain,), _ = run_sweep(problem, np.array([0]), alpha, np.array([w, 0.0]))
     assert alpha[0] == 1 + 2**-51
     assert 0.0 < gain < 1e-300
 
@@ -126,12 +129,13 @@ def test_a_zero_row_goes_to_its_upper_bound_under_the_hinge_loss(layout):
     X, y = np.zeros((2, 3)), np.array([1.0, -1.0])
     problem = naive.library_problem(naive.LAYOUTS[layout](X), y, [2.0, 5.0], "hinge")
     alpha, w = np.array([0.0, 1.0]), np.zeros(4)
-    gain, gap, grads, gains = run_sweep(problem, np.arange(2), alpha, w)
+    gain, grads, gains, shares = run_sweep(problem, np.arange(2), alpha, w)
     np.testing.assert_array_equal(alpha, [2.0, 5.0])
     np.testing.assert_array_equal(w, 0.0)
     np.testing.assert_array_equal(grads, -1.0)
     np.testing.assert_array_equal(gains, [2.0, 4.0])
-    assert gain == gap == 6.0
+    np.testing.assert_array_equal(shares, [2.0, 4.0])
+    assert gain == 6.0
 
 
 def test_an_empty_order_changes_nothing():
@@ -139,7 +143,7 @@ def test_an_empty_order_changes_nothing():
     alpha = feasible_alpha(oracle)
     w = oracle.weights(alpha)
     before = alpha.copy(), w.copy()
-    assert run_sweep(problem, np.empty(0, dtype=np.int64), alpha, w)[:2] == (0.0, 0.0)
+    assert run_sweep(problem, np.empty(0, dtype=np.int64), alpha, w)[0] == 0.0
     np.testing.assert_array_equal(alpha, before[0])
     np.testing.assert_array_equal(w, before[1])
 

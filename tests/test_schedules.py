@@ -184,7 +184,7 @@ def test_shrinking_equals_shrinking_inside_the_sweep(loss, seed):
             active, high, low, tolerance = np.arange(60), np.inf, -np.inf, 0.1 * tolerance
 
         grads, gains = np.empty(len(order)), np.empty(len(order))
-        sweep(*problem, order, alpha, w, grads, gains)
+        sweep(*problem, order, alpha, w, grads, gains, np.empty(len(alpha)))
         plan.observe(order, grads, gains)
         np.testing.assert_allclose(alpha, naive_alpha, rtol=1e-9, atol=1e-9)
         sizes.append(len(active))

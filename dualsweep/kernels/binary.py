@@ -32,7 +32,8 @@ def sweep(
     w: Any,
     grads: Any,
     gains: Any,
-) -> tuple[float, float]:
+    shares: Any,
+) -> float:
     """Visit the rows of `order` once each, in that order.
 
     The problem is (Hsieh et al. 2008, eq. 4)
@@ -42,19 +43,12 @@ def sweep(
     with ``w = sum_i a_i y_i x_i`` kept up to date; a visit is steps (a) to (c) of Algorithm 1.
 
     Updates `alpha` and `w` in place, and fills, per visit, ``grads[t]``, the derivative of f that
-    was seen, and ``gains[t] >= 0``, by how much f decreased (0 if and only if a_i stayed).
-
-    Returns
-    -------
-    gain : float
-        The sum of the gains.
-    gap : float
-        The sum of the rows' shares of the duality gap as they were seen, before their visit: an
-        estimate of the gap that costs nothing, stale by up to one sweep.
+    was seen, and ``gains[t] >= 0``, by how much f decreased (0 if and only if a_i stayed). Per row,
+    ``shares[i]`` becomes its share of the duality gap as seen before the visit: their sum is an
+    estimate of the gap that costs nothing, but is stale. Returns the sum of the gains.
     """
     n = order.shape[0]
     total_gain = 0.0
-    total_gap = 0.0
     for t in range(n):
         if t + HEAD_AHEAD < n:
             i = order[t + HEAD_AHEAD]
@@ -63,6 +57,7 @@ def sweep(
             prefetch(y, i)
             prefetch(cost, i)
             prefetch(alpha, i)
+            prefetch(shares, i)
         if t + ROW_AHEAD < n:
             row_prefetch(rows, order[t + ROW_AHEAD])
 
@@ -73,7 +68,7 @@ def sweep(
         slack = 1.0 - y[i] * row_dot(rows, i, w)
         # grad = y[i] * (X[i] @ w) - 1 + D[i] * alpha[i]
         grad = diag * a - slack
-        total_gap += gap_share(a, slack, loss.lower, upper, diag)
+        shares[i] = gap_share(a, slack, loss.lower, upper, diag)
 
         curvature = sqnorm[i] + diag
         # A zero row under the hinge loss has no curvature and grad = -1: its a_i goes to upper.
@@ -89,7 +84,7 @@ def sweep(
         grads[t] = grad
         gains[t] = gain
         total_gain += gain
-    return total_gain, total_gap
+    return total_gain
 
 
 @jit
