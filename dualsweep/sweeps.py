@@ -17,17 +17,19 @@ __all__ = ["sweeps"]
 
 # A certificate reads every row twice, in sequence and in float64, which takes as long as 0.5 to 2
 # sweeps (w in cache; w of a million features). It is computed when the gap seen by the sweeps says
-# it will hold, and every CHECK_EVERY sweeps; those that do not hold may cost up to CHECK_BUDGET of
-# the run.
+# it will hold, and every CHECK_EVERY sweeps. After the first, those that do not hold may cost up to
+# CHECK_BUDGET of the run.
 CHECK_COST = 1.0
 CHECK_BUDGET = 0.15
 CHECK_EVERY = 16.0
 
 # The gap at the end of a sweep is less than what its visits saw: it fell on the way. Half of the
 # fall since the sweep before, in logarithms and within these limits, is a fair guess (on the data
-# sets of the benchmarks); a certificate corrects it by up to CORRECTION.
+# sets of the benchmarks); a certificate corrects it by up to CORRECTION. Before there is one, the
+# estimate has to be below UNCORRECTED times tol: a certificate that fails costs more than a sweep.
 LEAST_LEFT, MOST_LEFT = 0.2, 0.8
 CORRECTION = 2.0
+UNCORRECTED = 0.85
 
 # Sweeps keep w in float32 where X is float32 and tol is at least this: half the cache misses on
 # text. Rounding then costs a relative gap of some 1e-6.
@@ -86,8 +88,8 @@ def sweeps(run: Run, plan: Schedule, give_up: Callable[[float], bool]) -> None:
         run.tick(relative_gap, w)
 
         leave = give_up(relative_gap)
-        promising = relative_gap <= run.tol
-        affordable = checks * CHECK_COST * n <= CHECK_BUDGET * visits
+        promising = relative_gap <= (run.tol if checks else UNCORRECTED * run.tol)
+        affordable = (checks - 1) * CHECK_COST * n <= CHECK_BUDGET * visits
         due = visits - visits_at_check >= CHECK_EVERY * n
         last = leave or run.halted or run.epoch >= run.max_iter
         if not (last or (affordable and (promising or due))):
