@@ -109,6 +109,13 @@ def train(
             "online. All lead to the same optimum.",
         ),
     ] = "auto",
+    multi_class: Annotated[
+        str,
+        typer.Option(
+            metavar="FORMULATION",
+            help="For more than two classes: ovr, crammer_singer or weston_watkins.",
+        ),
+    ] = "ovr",
     solver: Annotated[
         str,
         typer.Option(metavar="SOLVER", help="auto, sweep (coordinate descent) or newton."),
@@ -138,6 +145,7 @@ def train(
     model = LinearSVC(
         C=cost,
         loss=loss,
+        multi_class=multi_class,
         schedule=schedule,
         solver=solver,
         fit_intercept=not no_intercept,

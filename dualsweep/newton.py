@@ -24,7 +24,7 @@ from scipy.linalg.lapack import dposv
 
 from .kernels.certificate import weights
 from .kernels.newton import gram, hessian_product, implied_dual, margins, slope
-from .problem import Problem
+from .problem import AnyProblem, Problem
 from .rows import n_stored
 from .run import Run
 
@@ -49,11 +49,11 @@ LINE_SEARCH = 0.01  # part of the first slope that may be left
 CG_STEPS = 200
 
 
-def newton_cost(problem: Problem) -> float:
+def newton_cost(problem: AnyProblem) -> float:
     """Return what a Newton solution costs, in entries of X read; inf if it cannot be foreseen."""
-    d = problem.n_weights
-    if d > DIRECT_WEIGHTS:
+    if not isinstance(problem, Problem) or problem.n_weights > DIRECT_WEIGHTS:
         return np.inf
+    d = problem.n_weights
     stored, n = n_stored(problem.rows), len(problem.y)
     pairs = 0.5 * stored * (stored / n) * 0.5  # about half the rows are in J
     factor = d**3 / 3 / 10  # ten multiplications of LAPACK in the time of one random entry
@@ -101,6 +101,7 @@ class _Steps:
 
     def __init__(self, run: Run) -> None:
         problem = run.problem
+        assert isinstance(problem, Problem)  # the estimator offers Newton for binary problems only
         self.problem, self.members = problem, run.candidates
         self.cost = problem.cost[self.members]
         self.rho = 0.0 if problem.loss.diag > 0 else FIRST_RHO / float(self.cost.mean())

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from .kernels.binary import sweep
+from .kernels.certificate import certify, weights
+from .kernels.multiclass import certify_multiclass, sweep_multiclass, weights_multiclass
 from .losses import Loss
 from .rows import Rows
 
-__all__ = ["HISTORY_DTYPE", "Problem", "Progress", "Result"]
+__all__ = [
+    "HISTORY_DTYPE",
+    "AnyProblem",
+    "MulticlassProblem",
+    "Problem",
+    "Progress",
+    "Result",
+]
 
 HISTORY_DTYPE = np.dtype(
     [
-        ("problem", np.int64),  # which binary problem: the class in one-versus-rest, else 0
+        ("problem", np.int64),  # which of several problems: the class in one-versus-rest, else 0
         ("time", np.float64),  # seconds since the solver started
-        ("epoch", np.int64),  # sweeps done
+        ("epoch", np.int64),  # sweeps and Newton steps done
         ("primal", np.float64),
         ("dual", np.float64),
         ("gap", np.float64),
-        ("active", np.int64),  # rows whose dual variable is not yet proven optimal
+        ("active", np.int64),  # rows whose dual variables are not yet proven optimal
     ]
 )
 
@@ -42,14 +52,105 @@ class Problem(NamedTuple):
         """Length of w: the features and the bias."""
         return self.rows.n_features + 1
 
+    @property
+    def weights_shape(self) -> tuple[int, ...]:
+        """Shape of w."""
+        return (self.n_weights,)
+
+    @property
+    def alpha_shape(self) -> tuple[int, ...]:
+        """Shape of the dual variables."""
+        return self.y.shape
+
+    @property
+    def primal_at_zero(self) -> float:
+        """Objective of w = 0, where every loss is 1 whatever the data."""
+        return float(self.cost.sum())
+
+    def sweep(self, order: Any, alpha: Any, w: Any, grads: Any, gains: Any, shares: Any) -> float:
+        """Visit the rows of `order`; see `dualsweep.kernels.binary.sweep`."""
+        return sweep(*self, order, alpha, w, grads, gains, shares)
+
+    def weights(self, alpha: Any, w: Any) -> None:
+        """Overwrite `w` with the weights of `alpha`."""
+        weights(self.rows, self.y, alpha, w)
+
+    def certify(self, members: Any, alpha: Any, w: Any, slack: Any) -> tuple[float, float]:
+        """Return primal and gap; fill in the slacks of the rows `members`."""
+        return certify(*self, members, alpha, w, slack)
+
+    def settled(self, members: Any, alpha: Any, slack: Any, radius: float) -> Any:
+        """Tell which of `members` are at a bound where the optimum has them.
+
+        The optimum is at most `radius` from w, so its slack differs by at most that times
+        ``|x_i|``. A row whose slack is thereby known to be negative has alpha at its lower bound,
+        one whose slack is positive at its upper bound if it has one.
+        """
+        reach = radius * np.sqrt(self.sqnorm[members])
+        at_lower = (slack < -reach) & (alpha[members] == self.loss.lower)
+        at_upper = (slack > reach) & (alpha[members] == self.cost[members] * self.loss.upper)
+        return at_lower | at_upper
+
+
+class MulticlassProblem(NamedTuple):
+    """A Crammer-Singer or Weston-Watkins problem; see `dualsweep.kernels.multiclass`.
+
+    Rows with cost 0 are not part of the problem.
+    """
+
+    rows: Rows
+    sqnorm: Any
+    y: Any  # number of the class, int64
+    cost: Any
+    joint: bool  # Crammer-Singer; else Weston-Watkins
+    n_classes: int
+
+    @property
+    def weights_shape(self) -> tuple[int, ...]:
+        """Shape of W: features and bias, classes."""
+        return (self.rows.n_features + 1, self.n_classes)
+
+    @property
+    def alpha_shape(self) -> tuple[int, ...]:
+        """Shape of the dual variables."""
+        return (len(self.y), self.n_classes)
+
+    @property
+    def primal_at_zero(self) -> float:
+        """Objective of W = 0, where a row loses 1, or 1 per other class."""
+        return float(self.cost.sum()) * (1 if self.joint else self.n_classes - 1)
+
+    def sweep(self, order: Any, alpha: Any, w: Any, grads: Any, gains: Any, shares: Any) -> float:
+        """Visit the rows of `order`; see `dualsweep.kernels.multiclass.sweep_multiclass`."""
+        scratch = np.empty((4, self.n_classes))
+        return sweep_multiclass(*self[:5], order, alpha, w, grads, gains, shares, scratch)
+
+    def weights(self, alpha: Any, w: Any) -> None:
+        """Overwrite `w` with the weights of `alpha`."""
+        weights_multiclass(self.rows, self.y, alpha, w, np.empty(self.n_classes))
+
+    def certify(self, members: Any, alpha: Any, w: Any, slack: Any) -> tuple[float, float]:
+        """Return primal and gap; fill in how firmly the rows `members` are where they are."""
+        return certify_multiclass(*self[:5], members, alpha, w, slack, np.empty(self.n_classes))
+
+    def settled(self, members: Any, alpha: Any, slack: Any, radius: float) -> Any:
+        """Tell which of `members` have the dual variables of the optimum, as in `Problem`.
+
+        The difference of two scores differs by at most ``sqrt(2) radius |x_i|``.
+        """
+        return slack > np.sqrt(2.0) * radius * np.sqrt(self.sqnorm[members])
+
+
+AnyProblem: TypeAlias = Problem | MulticlassProblem
+
 
 class Progress(NamedTuple):
-    """What a run can tell after each sweep."""
+    """What a run can tell after each sweep or Newton step."""
 
     epoch: int
     relative_gap: float  # an estimate between certificates
-    active: int  # rows whose dual variable is not yet proven optimal
-    w: Any  # the weights as the sweeps keep them: look, do not touch
+    active: int  # rows whose dual variables are not yet proven optimal
+    w: Any  # the weights as they are: look, do not touch
 
 
 @dataclass

@@ -19,11 +19,13 @@ __all__ = [
     "DenseRows",
     "Rows",
     "as_rows",
+    "row_add_outer",
     "row_axpy",
     "row_dot",
     "row_outer",
     "row_prefetch",
     "row_prefetch_head",
+    "row_scores",
     "row_sqnorm",
     "sqnorms",
 ]
@@ -134,6 +136,16 @@ def row_outer(rows: Rows, i: int, scale: float, out: Any) -> None:
     raise TypeError("row_outer runs inside kernels only")
 
 
+def row_scores(rows: Rows, i: int, W: Any, out: Any) -> None:
+    """Fill `out` with ``X[i] @ W[:-1] + bias * W[-1]``, accumulated in float64."""
+    raise TypeError("row_scores runs inside kernels only")
+
+
+def row_add_outer(rows: Rows, i: int, step: Any, W: Any) -> None:
+    """Add ``outer(X[i], step)`` to ``W[:-1]`` and ``bias * step`` to ``W[-1]``, in place."""
+    raise TypeError("row_add_outer runs inside kernels only")
+
+
 def row_prefetch_head(rows: Rows, i: int) -> None:
     """Ask for what `row_prefetch` has to read before it knows where row i is."""
     raise TypeError("row_prefetch_head runs inside kernels only")
@@ -230,6 +242,62 @@ def _row_sqnorm(rows: Any, i: Any) -> Any:
         return total
 
     return sqnorm_csr if _is_csr(rows) else sqnorm_dense
+
+
+@overload_rows(row_scores, fastmath={"contract", "nsz"})
+def _row_scores(rows: Any, i: Any, W: Any, out: Any) -> Any:
+    def scores_csr(rows, i, W, out):  # type: ignore[no-untyped-def]
+        k = out.shape[0]
+        last = W[W.shape[0] - 1]
+        for m in range(k):
+            out[m] = rows.bias * last[m]
+        for j in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
+            x = np.float64(rows.data[j])
+            weights = W[rows.indices[j]]
+            for m in range(k):
+                out[m] += x * np.float64(weights[m])
+
+    def scores_dense(rows, i, W, out):  # type: ignore[no-untyped-def]
+        k = out.shape[0]
+        row = rows.data[i]
+        last = W[W.shape[0] - 1]
+        for m in range(k):
+            out[m] = rows.bias * last[m]
+        for j in range(row.shape[0]):
+            x = np.float64(row[j])
+            weights = W[j]
+            for m in range(k):
+                out[m] += x * np.float64(weights[m])
+
+    return scores_csr if _is_csr(rows) else scores_dense
+
+
+@overload_rows(row_add_outer, fastmath={"contract", "nsz"})
+def _row_add_outer(rows: Any, i: Any, step: Any, W: Any) -> Any:
+    def add_csr(rows, i, step, W):  # type: ignore[no-untyped-def]
+        k = step.shape[0]
+        for j in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
+            x = np.float64(rows.data[j])
+            weights = W[rows.indices[j]]
+            for m in range(k):
+                weights[m] += x * step[m]
+        last = W[W.shape[0] - 1]
+        for m in range(k):
+            last[m] += rows.bias * step[m]
+
+    def add_dense(rows, i, step, W):  # type: ignore[no-untyped-def]
+        k = step.shape[0]
+        row = rows.data[i]
+        for j in range(row.shape[0]):
+            x = np.float64(row[j])
+            weights = W[j]
+            for m in range(k):
+                weights[m] += x * step[m]
+        last = W[W.shape[0] - 1]
+        for m in range(k):
+            last[m] += rows.bias * step[m]
+
+    return add_csr if _is_csr(rows) else add_dense
 
 
 @overload_rows(row_outer, fastmath={"contract", "nsz"})

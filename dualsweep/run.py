@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .kernels.certificate import certify, weights
-from .problem import HISTORY_DTYPE, Problem, Progress, Result
+from .problem import HISTORY_DTYPE, AnyProblem, Progress, Result
 
 __all__ = ["Run"]
 
@@ -24,7 +23,7 @@ class Run:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: AnyProblem,
         *,
         tol: float,
         max_iter: int,
@@ -45,11 +44,10 @@ class Run:
         self.candidates = np.flatnonzero(problem.cost > 0)
         self.slack = np.empty(len(self.candidates))
         self.active = len(self.candidates)
-        self.w = np.zeros(problem.n_weights)
+        self.w = np.zeros(problem.weights_shape)
         if alpha is None:
-            self.alpha = np.zeros(len(problem.y))
-            # At w = 0 every loss is 1, whatever the data.
-            self.primal = self.gap = float(problem.cost.sum())
+            self.alpha = np.zeros(problem.alpha_shape)
+            self.primal = self.gap = problem.primal_at_zero
         else:
             self.alpha = alpha
             self.check()
@@ -71,18 +69,9 @@ class Run:
 
     def check(self) -> None:
         """Recompute w from alpha, then the certificate."""
-        problem = self.problem
-        weights(problem.rows, problem.y, self.alpha, self.w)
-        self.primal, self.gap = certify(
-            problem.rows,
-            problem.sqnorm,
-            problem.y,
-            problem.cost,
-            problem.loss,
-            self.candidates,
-            self.alpha,
-            self.w,
-            self.slack,
+        self.problem.weights(self.alpha, self.w)
+        self.primal, self.gap = self.problem.certify(
+            self.candidates, self.alpha, self.w, self.slack
         )
         # The objectives are rounded too: no gap is proven to be smaller than that.
         self.gap = max(self.gap, ROUNDING * self.primal)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ._random import random_state
 from .newton import newton, newton_cost
-from .problem import Problem, Progress, Result
+from .problem import AnyProblem, Progress, Result
 from .rows import n_stored
 from .run import Run
 from .schedules import SCHEDULES
@@ -21,7 +21,7 @@ SOLVERS = ("auto", "sweep", "newton")
 
 
 def solve(
-    problem: Problem,
+    problem: AnyProblem,
     *,
     solver: str = "auto",
     schedule: str = "auto",
@@ -37,8 +37,8 @@ def solve(
 
     Parameters
     ----------
-    problem : Problem
-        Rows, labels, costs and loss.
+    problem : Problem or MulticlassProblem
+        Rows, labels, costs and formulation.
     solver : {"auto", "sweep", "newton"}
         Sweeps of coordinate descent, Newton steps, or the one after the other.
     schedule : str
@@ -96,7 +96,7 @@ class HandOver:
     SWEEP_CALL = 10_000.0  # what a sweep costs before it has visited a row
     FIRST_LOOK = 6
 
-    def __init__(self, problem: Problem, tol: float, solver: str) -> None:
+    def __init__(self, problem: AnyProblem, tol: float, solver: str) -> None:
         self.tol = tol
         cost = newton_cost(problem)
         self.allowed = solver == "newton" or (solver == "auto" and np.isfinite(cost))

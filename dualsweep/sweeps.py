@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .kernels.binary import sweep
-from .problem import Problem
+from .problem import AnyProblem
 from .rows import n_stored
 from .run import Run
 from .schedules import Schedule
@@ -63,19 +62,7 @@ def sweeps(run: Run, plan: Schedule, give_up: Callable[[float], bool]) -> None:
         order = plan.next_order()
         done = 0
         for part in _parts(problem, order):
-            dual += sweep(
-                problem.rows,
-                problem.sqnorm,
-                problem.y,
-                problem.cost,
-                problem.loss,
-                order[part],
-                run.alpha,
-                w,
-                grads[part],
-                gains[part],
-                shares,
-            )
+            dual += problem.sweep(order[part], run.alpha, w, grads[part], gains[part], shares)
             done = part.stop
             if run.poll():
                 break
@@ -113,29 +100,24 @@ def sweeps(run: Run, plan: Schedule, give_up: Callable[[float], bool]) -> None:
                 w[:] = run.w
 
 
-def _parts(problem: Problem, order: Any) -> Iterator[slice]:
+def _parts(problem: AnyProblem, order: Any) -> Iterator[slice]:
     """Cut a sweep into calls that are short enough to react between them."""
-    per_row = n_stored(problem.rows) / len(problem.y) + 1
+    per_row = (n_stored(problem.rows) / len(problem.y) + 1) * max(
+        problem.weights_shape[1:], default=1
+    )
     length = max(int(ENTRIES_PER_CALL / per_row), 1)
     for start in range(0, len(order), length):
         yield slice(start, min(start + length, len(order)))
 
 
 def _proven(run: Run) -> Any:
-    """Return a mask over all rows: those at a bound where every optimal alpha has them.
+    """Return a mask over all rows: those whose dual variables are proven to be optimal.
 
-    The primal is 1-strongly convex, so ``|w - w*| <= sqrt(2 gap)``, and the slack of row i at the
-    optimum differs from the one at w by at most that times ``|x_i|`` (the gap-safe rule of
-    Ndiaye et al. 2017). A row whose slack is thereby known to be negative has alpha at its lower
-    bound, one whose slack is positive at its upper bound if it has one.
+    The primal is 1-strongly convex, so ``|w - w*| <= sqrt(2 gap)`` (the gap-safe rule of Ndiaye et
+    al. 2017).
     """
-    problem, candidates, slack = run.problem, run.candidates, run.slack
-    radius = np.sqrt(2.0 * (run.gap + ROUNDING * run.primal))
-    reach = radius * np.sqrt(problem.sqnorm[candidates])
-    alpha = run.alpha[candidates]
-    upper = problem.cost[candidates] * problem.loss.upper
-    at_lower = (slack < -reach) & (alpha == problem.loss.lower)
-    at_upper = (slack > reach) & (alpha == upper)
+    radius = float(np.sqrt(2.0 * (run.gap + ROUNDING * run.primal)))
     proven = np.zeros(len(run.alpha), dtype=bool)
-    proven[candidates[at_lower | at_upper]] = True
+    settled = run.problem.settled(run.candidates, run.alpha, run.slack, radius)
+    proven[run.candidates[settled]] = True
     return proven

@@ -16,8 +16,6 @@ EXCEPTIONS = {
     "test_dense_liblinear_intercept_handling": "penalty='l1' and dual",
     "test_linear_svm_convergence_warnings": "expects Liblinear's words; ours give the gap",
     "test_linearsvm_liblinear_sample_weight": "penalty and dual",
-    "test_linearsvc_crammer_singer": "multi_class='crammer_singer'",
-    "test_crammer_singer_binary": "multi_class='crammer_singer'",
 }
 
 

@@ -9,7 +9,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
@@ -19,12 +18,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..kernels.binary import sweep
+from ..kernels import certificate
 from ..losses import LOSSES
-from ..problem import Problem, Progress, Result
+from ..problem import Progress, Result
 from ..rows import as_rows, sqnorms
 from ..schedules import SCHEDULES
 from ..solve import SOLVERS, solve
+from ._formulations import FORMULATIONS, Formulation, formulate
 from ._interrupt import DeferredInterrupt
 from ._progress import Bars, CallbackSupportMixin, FitCallbacks, with_callbacks
 from ._validation import check_weights, encode_labels, row_costs
@@ -43,7 +43,7 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
     over w and b by coordinate descent on the dual, whose value D is a lower bound on every
     P. Training stops when ``P - D <= tol * P`` is proven: the objective of the returned model is
     then at most the fraction `tol` of itself above the optimum. More than two classes are
-    trained one versus the rest, each class with a certificate of its own.
+    trained one versus the rest, each class with a certificate of its own, or all at once.
 
     Parameters
     ----------
@@ -51,8 +51,12 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         Cost of margin violations; larger means less regularisation.
     loss : {"hinge", "squared_hinge", "squared"}, default="squared_hinge"
         ``max(0, 1 - z)``, ``max(0, 1 - z)^2`` or ``(1 - z)^2`` of the margin z.
-    multi_class : {"ovr"}, default="ovr"
-        One versus the rest.
+    multi_class : {"ovr", "crammer_singer", "weston_watkins"}, default="ovr"
+        What to train for k > 2 classes, with ``t_m = 1 - w_y.x + w_m.x`` for the classes m other
+        than the row's own y: k binary problems, one versus the rest; or one problem over all
+        classes, ``1/2 |W|^2 + sum_i C_i loss_i``, with the loss ``max(0, max_m t_m)`` (Crammer and
+        Singer) or ``sum_m max(0, t_m)`` (Weston and Watkins). These two have no use for `loss`,
+        and are trained by sweeps.
     solver : {"auto", "sweep", "newton"}, default="auto"
         "sweep" is dual coordinate descent, "newton" a second-order method with the same
         certificate. "auto" starts with sweeps and leaves the rest to Newton steps where those are
@@ -129,6 +133,11 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
     Glasmachers, Dogan (2013). Accelerated linear SVM training with adaptive variable selection
     frequencies. arXiv:1302.5608.
 
+    Keerthi, Sundararajan, Chang, Hsieh, Lin (2008). A sequential dual method for large scale
+    multi-class linear SVMs. KDD.
+
+    Wang, Scott (2021). An exact solver for the Weston-Watkins SVM subproblem. ICML.
+
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
@@ -145,7 +154,7 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
         "C": [Interval(Real, 0, None, closed="neither")],
         "loss": [StrOptions(set(LOSSES))],
-        "multi_class": [StrOptions({"ovr"})],
+        "multi_class": [StrOptions(set(FORMULATIONS))],
         "solver": [StrOptions(set(SOLVERS))],
         "schedule": [StrOptions(set(SCHEDULES))],
         "fit_intercept": ["boolean"],
@@ -223,6 +232,11 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
         )
         check_classification_targets(y)
+        if self.solver == "newton" and self.multi_class != "ovr":
+            raise ValueError(
+                f'solver="newton" trains multi_class="ovr" only, but multi_class is '
+                f'"{self.multi_class}". Use solver="auto".'
+            )
         sample_weight = check_weights(sample_weight, X)
         classes, codes = encode_labels(y, sample_weight)
         cost = row_costs(self.C, self.class_weight, classes, codes, sample_weight)
@@ -233,107 +247,88 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
                 f"Row {int(np.argmax(~np.isfinite(sqnorm)))} of X has a squared norm beyond "
                 "float64. Scale the features."
             )
-        loss = LOSSES[self.loss]
-
-        def problem(k: int) -> Problem:
-            return Problem(rows, sqnorm, np.where(codes == k, 1.0, -1.0), cost, loss)
-
-        starts = self._warm_starts(classes, len(y))
+        formulation = formulate(
+            self.multi_class, self.loss, rows, sqnorm, codes, cost, len(classes)
+        )
+        previous = self._previous_dual_coef(classes, len(y))
         self.classes_ = classes
         with DeferredInterrupt() as interrupt:
-            results = self._solve_all(problem, starts, X, y, interrupt)
-            self._set_fitted(results, codes)
+            results = self._solve_all(formulation, previous, X, y, interrupt)
+            self._set_fitted(formulation, results)
         interrupt.deliver()
         if not self.converged_:
             warnings.warn(self._shortfall(), ConvergenceWarning, stacklevel=4)  # past decorators
         return self
 
-    def _positives(self) -> list[int]:
-        """Return the class that is +1, for each binary problem."""
-        return [1] if len(self.classes_) == 2 else list(range(len(self.classes_)))
-
-    def _warm_starts(self, classes: Any, n_samples: int) -> Any:
-        """Return the signed dual variables of the previous fit, or None for a cold start."""
+    def _previous_dual_coef(self, classes: Any, n_samples: int) -> Any:
+        """Return the dual variables to start from, or None for a cold start."""
         if not self.warm_start or not hasattr(self, "dual_coef_"):
             return None
         if self.dual_coef_.shape[1] != n_samples or not np.array_equal(self.classes_, classes):
             return None
-        return self.dual_coef_.toarray()
+        return self.dual_coef_
 
     def _solve_all(
-        self, problem: Any, starts: Any, X: Any, y: Any, interrupt: DeferredInterrupt
+        self, formulation: Formulation, previous: Any, X: Any, y: Any, interrupt: DeferredInterrupt
     ) -> list[Result]:
-        """Solve the binary problems, side by side if `n_jobs` says so."""
-        positives = self._positives()
-        n_threads = min(effective_n_jobs(self.n_jobs), len(positives))
+        """Solve the problems of the formulation, side by side if `n_jobs` says so."""
+        names = formulation.names(self.classes_)
+        n_threads = min(effective_n_jobs(self.n_jobs), len(names))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         deadline = np.inf if self.max_time is None else perf_counter() + self.max_time
-        names = [f"class {self.classes_[k]}" for k in positives]
-        callbacks = FitCallbacks(self, X, y, len(positives))
+        callbacks = FitCallbacks(self, X, y, len(names))
 
         with Bars(names, self.tol, show=bool(self.verbose)) as bars:
-            if not sweep.signatures:
+            if not certificate.weights.signatures:
                 bars.say("Loading the kernels; the first fit on a machine compiles them.")
 
             def run(p: int) -> Result:
-                task = problem(positives[p])
-                start = None
-                if starts is not None:
-                    upper = task.cost * task.loss.upper
-                    upper[task.cost == 0] = 0.0
-                    lower = np.where(task.cost > 0, task.loss.lower, 0.0)
-                    start = np.clip(starts[p] * task.y, lower, upper)
-                epochs = callbacks.problem(p, fitted=self._coef_from)
+                epochs = callbacks.problem(
+                    p, fitted=lambda w: self._coef_from(formulation.weights([w]))
+                )
 
                 def watch(progress: Progress) -> bool:
                     bars.update(p, progress.epoch, progress.relative_gap, progress.active)
                     return epochs(progress)
 
                 # The problems still to be solved share the time that is left.
-                rounds_left = -(-(len(positives) - p) // n_threads)
+                rounds_left = -(-(len(names) - p) // n_threads)
                 result = solve(
-                    task,
+                    formulation.problem(p),
                     solver=self.solver,
                     schedule=self.schedule,
                     tol=self.tol,
                     max_iter=self.max_iter,
                     max_time=(deadline - perf_counter()) / rounds_left,
                     seed=(seed, p),
-                    alpha=start,
+                    alpha=None if previous is None else formulation.start(p, previous),
                     stop=lambda: interrupt.requested,
                     watch=watch,
                 )
                 bars.update(p, result.n_iter, result.relative_gap, result.history["active"][-1])
-                epochs.close(whole_problem=len(positives) > 1)
+                epochs.close(whole_problem=len(names) > 1)
                 return result
 
             if n_threads == 1:
-                results = [run(p) for p in range(len(positives))]
+                results = [run(p) for p in range(len(names))]
             else:
                 with ThreadPoolExecutor(n_threads) as pool:
-                    results = list(pool.map(run, range(len(positives))))
+                    results = list(pool.map(run, range(len(names))))
         callbacks.close()
         return results
 
-    def _coef_from(self, w: Any) -> dict[str, Any]:
-        """Split weights, one problem or several stacked, into coefficients and intercepts."""
-        w = np.atleast_2d(np.asarray(w, dtype=np.float64))
+    def _coef_from(self, weights: Any) -> dict[str, Any]:
+        """Split rows of weights into coefficients and intercepts."""
+        weights = np.asarray(weights, dtype=np.float64)
         scaling = self.intercept_scaling if self.fit_intercept else 0.0
-        return {"coef_": w[:, :-1].copy(), "intercept_": scaling * w[:, -1]}
+        return {"coef_": weights[:, :-1].copy(), "intercept_": scaling * weights[:, -1]}
 
-    def _set_fitted(self, results: list[Result], codes: Any) -> None:
-        """Set the fitted attributes from the results of the binary problems."""
-        for name, value in self._coef_from(np.stack([result.w for result in results])).items():
+    def _set_fitted(self, formulation: Formulation, results: list[Result]) -> None:
+        """Set the fitted attributes from the results of the problems."""
+        weights = formulation.weights([result.w for result in results])
+        for name, value in self._coef_from(weights).items():
             setattr(self, name, value)
-        rows = [np.flatnonzero(result.alpha) for result in results]
-        values = [
-            np.where(codes[i] == k, result.alpha[i], -result.alpha[i])
-            for k, i, result in zip(self._positives(), rows, results, strict=True)
-        ]
-        starts = np.cumsum([0, *map(len, rows)])
-        self.dual_coef_ = sp.csr_array(
-            (np.concatenate(values), np.concatenate(rows), starts), shape=(len(rows), len(codes))
-        )
+        self.dual_coef_ = formulation.dual_coef(results)
         self.support_ = np.unique(self.dual_coef_.indices)
         self.primal_objective_ = sum(result.primal for result in results)
         self.dual_gap_ = sum(result.gap for result in results)

@@ -1,0 +1,54 @@
+"""The Weston-Watkins block step: Walrus (Wang and Scott 2021, Algorithm 2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._jit import jit
+from ._sorting import sort_descending
+
+__all__ = ["weston_watkins_level"]
+
+
+@jit
+def weston_watkins_level(v: Any, upper: float, scratch: Any) -> float:
+    """Return the gamma of the solution ``b = clip(v - gamma, 0, upper)`` of a block.
+
+    The problem is
+
+        min_b  1/2 (|b|^2 + (sum b)^2) - v.b,    0 <= b <= upper.
+
+    The optimum has ``gamma = sum b``. As gamma falls from the largest v, entries leave 0 where
+    gamma = v_i and reach `upper` where gamma = v_i - upper; between two such events the equation
+    is linear. Entries of `v` that are not positive stay at 0. O(k log k); `scratch` holds as many
+    numbers as `v`.
+    """
+    n = 0
+    for i in range(v.shape[0]):
+        if v[i] > 0.0:
+            scratch[n] = v[i]
+            n += 1
+    if n == 0:
+        return 0.0
+    sort_descending(scratch, n)
+    entered = 0  # entries above 0
+    full = 0  # entries at upper
+    # The sum over entries strictly between the bounds, with its rounding error carried along: an
+    # entry of 1e12 that has come and gone must not leave a trace.
+    total, error = 0.0, 0.0
+    while True:
+        gamma = (upper * full + (total + error)) / (entered - full + 1)
+        enter = scratch[entered] if entered < n else 0.0
+        fill = scratch[full] - upper if full < entered else 0.0
+        if gamma >= enter and gamma >= fill:
+            return gamma
+        if fill >= enter:  # Subroutine 4: the entry that has just moved to the upper bound leaves
+            change = -scratch[full]
+            full += 1
+        else:
+            change = scratch[entered]
+            entered += 1
+        before = total
+        total = before + change
+        part = total - before
+        error += (before - (total - part)) + (change - part)

@@ -1,0 +1,278 @@
+"""Crammer-Singer and Weston-Watkins: sweeps, certificates and models against plain NumPy."""
+
+import naive
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris
+from sklearn.svm import LinearSVC as SklearnLinearSVC
+from test_subproblems import exact_crammer_singer, exact_weston_watkins
+
+from dualsweep import LinearSVC
+from dualsweep.problem import MulticlassProblem
+from dualsweep.rows import as_rows, sqnorms
+from dualsweep.schedules import SCHEDULES
+from dualsweep.solve import solve
+
+DIRECT = ["crammer_singer", "weston_watkins"]
+BIAS = 1.5
+
+
+class Naive:
+    """The problem on dense float64, as the formulas stand."""
+
+    def __init__(self, X, y, cost, formulation, bias=0.0):
+        self.Z, self.y = naive.augment(X, bias), y
+        self.k = y.max() + 1
+        self.cost = np.broadcast_to(np.asarray(cost, float), len(y))
+        self.joint = formulation == "crammer_singer"
+
+    def weights(self, beta):
+        signed = -beta
+        signed[np.arange(len(beta)), self.y] = beta.sum(axis=1)
+        return self.Z.T @ signed
+
+    def violations(self, W, i=slice(None)):
+        scores = self.Z[i] @ W
+        y = self.y[i]
+        own = np.take_along_axis(scores, np.atleast_2d(y).T, axis=1)
+        t = 1 - own + scores
+        np.put_along_axis(t, np.atleast_2d(y).T, 0.0, axis=1)
+        return t
+
+    def losses(self, t):
+        return np.maximum(t, 0).max(axis=1) if self.joint else np.maximum(t, 0).sum(axis=1)
+
+    def primal(self, W):
+        return (W**2).sum() / 2 + self.cost @ self.losses(self.violations(W))
+
+    def dual(self, beta):
+        return beta.sum() - (self.weights(beta) ** 2).sum() / 2
+
+    def share(self, i, beta, W):
+        t = self.violations(W, [i])
+        return self.cost[i] * self.losses(t)[0] - beta[i] @ t[0]
+
+    def visit(self, i, beta, W):
+        """Solve row i's block by enumeration; update beta and W."""
+        others = np.arange(self.k) != self.y[i]
+        q = self.Z[i] @ self.Z[i]
+        if q == 0:
+            new = np.full(self.k - 1, self.cost[i] / (self.k - 1 if self.joint else 1))
+        else:
+            v = self.violations(W, [i])[0] / q + beta[i] + beta[i].sum()
+            exact = exact_crammer_singer if self.joint else exact_weston_watkins
+            new = exact(v[others], self.cost[i])
+        beta[i, others] = new
+        W[:] = self.weights(beta)
+
+
+def setup(formulation, layout="csr", cost=1.0, n=18, d=5, k=4, bias=BIAS, dtype=np.float64):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, k, n)
+    y[:k] = np.arange(k)
+    X = (rng.normal(size=(n, d)) + 0.7 * rng.normal(size=(k, d))[y]).astype(dtype)
+    X[np.abs(X) < 0.3] = 0.0
+    X[5], X[7] = 0.0, X[6]
+    oracle = Naive(X, y, cost, formulation, bias)
+    rows = as_rows(sp.csr_array(X) if layout == "csr" else X, bias)
+    problem = MulticlassProblem(
+        rows, sqnorms(rows), y, oracle.cost.copy(), formulation == "crammer_singer", k
+    )
+    return oracle, problem
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
+@pytest.mark.parametrize("layout", ["csr", "dense"])
+@pytest.mark.parametrize("bias", [0.0, BIAS])
+def test_a_sweep_equals_the_naive_loop(formulation, layout, bias):
+    cost = 10.0 ** np.random.default_rng(3).uniform(-2, 2, 18)
+    oracle, problem = setup(formulation, layout, cost, bias=bias)
+    n = 18
+    beta, W = np.zeros(problem.alpha_shape), np.zeros(problem.weights_shape)
+    naive_beta, naive_W = beta.copy(), W.copy()
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(n)
+        grads, gains, shares = np.empty(n), np.empty(n), np.empty(n)
+        total = problem.sweep(order, beta, W, grads, gains, shares)
+        for visit, i in enumerate(order):
+            before, old = oracle.dual(naive_beta), naive_beta[i].copy()
+            np.testing.assert_allclose(
+                shares[i], oracle.share(i, naive_beta, naive_W), rtol=1e-9, atol=1e-9
+            )
+            oracle.visit(i, naive_beta, naive_W)
+            gain = oracle.dual(naive_beta) - before
+            np.testing.assert_allclose(gains[visit], gain, rtol=1e-7, atol=1e-9)
+            if not np.allclose(old, naive_beta[i], rtol=1e-9, atol=0):
+                assert gains[visit] > 0
+        np.testing.assert_allclose(beta, naive_beta, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(W, naive_W, rtol=1e-9, atol=1e-9)
+        assert total == pytest.approx(gains.sum())
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
+@pytest.mark.parametrize("layout", ["csr", "dense"])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("tol", [1e-3, 1e-8])
+def test_gap_is_proven(formulation, layout, schedule, tol):
+    oracle, problem = setup(formulation, layout)
+    result = solve(problem, schedule=schedule, tol=tol, max_iter=200_000)
+    assert result.converged
+    np.testing.assert_allclose(result.w, oracle.weights(result.alpha), atol=1e-12)
+    primal, dual = oracle.primal(result.w), oracle.dual(result.alpha)
+    assert result.primal == pytest.approx(primal, rel=1e-12)
+    assert primal - dual <= tol * primal * (1 + 1e-9) + 1e-12
+    assert result.alpha.min() >= 0
+    assert not result.alpha[np.arange(18), problem.y].any()
+    used = result.alpha.sum(axis=1) if problem.joint else result.alpha.max(axis=1)
+    assert (used <= problem.cost * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
+def test_reaches_the_optimum_of_a_general_solver(formulation):
+    """SLSQP on the primal as a quadratic program with slacks."""
+    oracle, problem = setup(formulation, n=8, d=2, k=3)
+    result = solve(problem, tol=1e-9, max_iter=200_000)
+    shape = problem.weights_shape
+    n, d = 8, shape[0] * shape[1]
+    others = [[m for m in range(3) if m != oracle.y[i]] for i in range(n)]
+
+    def slacks(x):
+        t = oracle.violations(x[:d].reshape(shape))
+        t = np.array([t[i, others[i]] for i in range(n)])
+        xi = x[d:].reshape(n, -1)
+        return (xi - t).ravel()
+
+    width = 1 if problem.joint else 2
+    start = np.concatenate([np.zeros(d), np.ones(n * width)])
+    found = minimize(
+        lambda x: (x[:d] ** 2).sum() / 2 + np.repeat(oracle.cost, width) @ x[d:],
+        start,
+        constraints=[{"type": "ineq", "fun": slacks}],
+        bounds=[(None, None)] * d + [(0, None)] * (n * width),
+        method="SLSQP",
+        options={"ftol": 1e-12, "maxiter": 1000},
+    )
+    assert result.primal == pytest.approx(found.fun, rel=1e-6)
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
+def test_proven_rows_are_where_the_optimum_has_them(formulation):
+    from dualsweep.run import Run
+
+    oracle, problem = setup(formulation, n=60, cost=0.3)
+    best = solve(problem, tol=1e-13, max_iter=100_000)
+    rough = solve(problem, tol=1e-4, max_iter=100_000)
+    run = Run(
+        problem,
+        tol=1e-4,
+        max_iter=0,
+        max_time=np.inf,
+        alpha=rough.alpha.copy(),
+        stop=lambda: False,
+        watch=lambda progress: False,
+    )
+    radius = np.sqrt(2 * run.gap)
+    settled = problem.settled(run.candidates, run.alpha, run.slack, radius)
+    assert 0 < settled.sum() < 60
+    # Where the dual solution is not unique its weights still are: compare what the rows lose.
+    t = oracle.violations(best.w)
+    np.testing.assert_allclose(best.alpha[settled], rough.alpha[settled], atol=1e-5)
+    assert (np.abs(t[settled]) > 0).sum() > 0
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
+def test_two_classes_are_the_binary_hinge_loss_with_twice_the_cost(formulation):
+    X, y = load_iris(return_X_y=True)
+    X, y = X[50:], np.array(["a", "b"])[y[50:] - 1]
+    direct = LinearSVC(multi_class=formulation, C=0.5, tol=1e-7, max_iter=200_000, random_state=0)
+    direct.fit(X, y)
+    binary = LinearSVC(loss="hinge", C=1.0, tol=1e-9, max_iter=200_000, random_state=0).fit(X, y)
+    assert 2 * direct.primal_objective_ == pytest.approx(binary.primal_objective_, rel=1e-6)
+    assert direct.coef_.shape == binary.coef_.shape == (1, 4)
+    np.testing.assert_allclose(direct.coef_, binary.coef_, atol=1e-2)
+    np.testing.assert_allclose(direct.coef_, direct.dual_coef_ @ X, atol=1e-9)
+    np.testing.assert_array_equal(direct.predict(X), binary.predict(X))
+
+
+def assert_certified(model, X, y, weight=None):
+    """Recompute the certificate from coef_, intercept_ and dual_coef_ alone."""
+    X = X.toarray() if sp.issparse(X) else X
+    codes = np.searchsorted(model.classes_, y)
+    signed = model.dual_coef_.toarray()
+    np.testing.assert_allclose(model.coef_, signed @ X, atol=1e-9)
+    np.testing.assert_allclose(model.intercept_, signed.sum(axis=1), atol=1e-9)
+    np.testing.assert_allclose(signed.sum(axis=0), 0, atol=1e-9)
+    beta = np.maximum(-signed.T, 0)
+    cost = model.C * (np.ones(len(y)) if weight is None else weight)
+    oracle = Naive(X, codes, cost, model.multi_class, 1.0)
+    W = np.vstack([model.coef_.T, model.intercept_])
+    primal, dual = oracle.primal(W), oracle.dual(beta)
+    assert primal - dual <= model.tol * primal * (1 + 1e-6)
+    assert model.primal_objective_ == pytest.approx(primal, rel=1e-9)
+    assert model.dual_objective_ == pytest.approx(dual, rel=1e-9)
+    np.testing.assert_array_equal(model.support_, np.flatnonzero(beta.sum(axis=1)))
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X / 16, np.array(list("zyxwvutsrq"))[y]
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_models_are_certified(digits, formulation, dtype):
+    X, y = digits[0].astype(dtype), digits[1]
+    model = LinearSVC(multi_class=formulation, C=0.1, random_state=0).fit(X, y)
+    assert_certified(model, X, y)
+    sparse = clone(model).fit(sp.csr_matrix(X), y)
+    assert_certified(sparse, X, y)
+    again = clone(model).fit(X, y)
+    np.testing.assert_array_equal(again.coef_, model.coef_)
+    np.testing.assert_array_equal(model.to_sklearn().predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
+def test_weights_are_repetitions(formulation):
+    X, y = load_iris(return_X_y=True)
+    weight = np.random.default_rng(0).integers(0, 3, len(y))
+    model = LinearSVC(multi_class=formulation, C=0.1, tol=1e-6, max_iter=100_000, random_state=0)
+    weighted = clone(model).fit(X, y, weight)
+    assert_certified(weighted, X, y, weight)
+    repeated = clone(model).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    assert weighted.primal_objective_ == pytest.approx(repeated.primal_objective_, rel=3e-6)
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-2)
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
+def test_warm_start(digits, formulation):
+    X, y = digits
+    model = LinearSVC(multi_class=formulation, C=0.1, tol=1e-4, warm_start=True, random_state=0)
+    cold = model.fit(X, y).n_iter_
+    assert model.fit(X, y).n_iter_ == 0
+    assert model.set_params(C=0.12).fit(X, y).n_iter_ < cold
+    assert_certified(model, X, y)
+    model.set_params(C=0.01).fit(X, y)
+    assert_certified(model, X, y)
+
+
+def test_crammer_singer_agrees_with_liblinear(digits):
+    X, y = digits
+    ours = LinearSVC(multi_class="crammer_singer", C=0.1, tol=1e-5, random_state=0).fit(X, y)
+    peer = SklearnLinearSVC(
+        multi_class="crammer_singer", C=0.1, tol=1e-6, max_iter=100_000, random_state=0
+    ).fit(X, y)
+    codes = np.searchsorted(ours.classes_, y)
+    oracle = Naive(X, codes, 0.1, "crammer_singer", 1.0)
+    objective = oracle.primal(np.vstack([peer.coef_.T, peer.intercept_]))
+    assert ours.dual_objective_ <= objective * (1 + 1e-12)
+    assert ours.primal_objective_ == pytest.approx(objective, rel=1e-4)
+    np.testing.assert_allclose(ours.coef_, peer.coef_, atol=5e-3)
+
+
+def test_newton_is_for_one_versus_rest(digits):
+    with pytest.raises(ValueError, match='trains multi_class="ovr" only'):
+        LinearSVC(multi_class="weston_watkins", solver="newton").fit(*digits)

@@ -1,0 +1,122 @@
+"""Block steps against exact enumeration, in fractions, of all active sets."""
+
+from fractions import Fraction
+from itertools import product
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from dualsweep.subproblems._sorting import sort_descending
+from dualsweep.subproblems.crammer_singer import crammer_singer_level
+from dualsweep.subproblems.weston_watkins import weston_watkins_level
+
+
+def weston_watkins(v, upper):
+    level = weston_watkins_level(v, upper, np.empty_like(v))
+    return np.clip(v - level, 0.0, upper)
+
+
+def crammer_singer(v, upper):
+    return np.maximum(v - crammer_singer_level(v, upper, np.empty_like(v)), 0.0)
+
+
+def exact_weston_watkins(v, upper):
+    """Try all choices of entries at 0, at upper, and between; one satisfies the KKT conditions."""
+    v, upper = [Fraction(x) for x in v], Fraction(upper)
+    for where in product((0, 1, 2), repeat=len(v)):
+        middle = [x for x, place in zip(v, where, strict=True) if place == 1]
+        gamma = (upper * where.count(2) + sum(middle)) / (len(middle) + 1)
+        b = [(0, x - gamma, upper)[place] for x, place in zip(v, where, strict=True)]
+        fits = (
+            (x <= gamma, 0 <= x - gamma <= upper, x - gamma >= upper)[place]
+            for x, place in zip(v, where, strict=True)
+        )
+        if all(fits):
+            return np.array([float(x) for x in b])
+    raise AssertionError
+
+
+def exact_crammer_singer(v, upper):
+    """Try all choices of positive entries, with the sum below or at its limit."""
+    v, upper = [Fraction(x) for x in v], Fraction(upper)
+    for positive in product((False, True), repeat=len(v)):
+        chosen = [x for x, p in zip(v, positive, strict=True) if p]
+        levels = [(Fraction(sum(chosen)) / (len(chosen) + 1), False)]
+        if chosen:
+            levels.append(((sum(chosen) - upper) / len(chosen), True))
+        for gamma, at_limit in levels:
+            b = [x - gamma if p else Fraction(0) for x, p in zip(v, positive, strict=True)]
+            signs = all(x >= gamma if p else x <= gamma for x, p in zip(v, positive, strict=True))
+            multiplier = gamma - sum(b)
+            if signs and sum(b) <= upper and (multiplier >= 0 if at_limit else multiplier == 0):
+                return np.array([float(x) for x in b])
+    raise AssertionError
+
+
+entries = st.one_of(
+    st.sampled_from([0.0, 1.0, 2.0, -1.0, 0.5, 1e-6, 1e6]),  # ties and repeated values
+    st.floats(-10, 10),
+    st.builds(lambda s, e: s * 10.0**e, st.sampled_from([-1, 1]), st.floats(-6, 6)),
+)
+BLOCKS = [(weston_watkins, exact_weston_watkins), (crammer_singer, exact_crammer_singer)]
+
+
+@pytest.mark.parametrize(("step", "exact"), BLOCKS)
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(v=st.lists(entries, min_size=1, max_size=5), upper=st.one_of(entries, st.just(2.0)))
+def test_agrees_with_enumeration(step, exact, v, upper):
+    v, upper = np.array(v), abs(upper) or 1.0
+    expected = exact(v, upper)
+    size = max(np.abs(expected).max(), np.abs(v).max(initial=0) * 1e-4, 1e-300)
+    np.testing.assert_allclose(step(v, upper), expected, rtol=0, atol=1e-12 * size)
+
+
+@pytest.mark.parametrize("k", [2, 3, 30, 1000])
+@pytest.mark.parametrize("upper", [1e-6, 1e-2, 1.0, 1e3, 1e9])
+@pytest.mark.parametrize("kind", ["normal", "ties", "decades", "negative", "above"])
+def test_optimality_conditions(k, upper, kind):
+    rng = np.random.default_rng(k)
+    v = {
+        "normal": rng.normal(size=k - 1),
+        "ties": rng.integers(-2, 3, k - 1).astype(float),
+        "decades": 10.0 ** rng.uniform(-6, 6, k - 1),
+        "negative": -rng.uniform(size=k - 1),
+        "above": upper * (10 * k + rng.uniform(size=k - 1)),
+    }[kind]
+    tiny = 1e-12 * max(np.abs(v).max(), upper if kind == "above" else 0.0)
+
+    b = weston_watkins(v, upper)
+    slope = v - b - b.sum()
+    assert (slope[b == 0] <= tiny).all()
+    assert (slope[b == upper] >= -tiny).all()
+    assert (np.abs(slope[(b > 0) & (b < upper)]) <= tiny).all()
+    if kind == "negative":
+        assert not b.any()
+    if kind == "above":
+        assert (b == upper).all()
+
+    b = crammer_singer(v, upper)
+    multiplier = max((v - b - b.sum()).max(), 0.0)
+    slope = v - b - b.sum() - multiplier
+    assert (np.abs(slope[b > 0]) <= tiny).all()
+    assert b.sum() <= upper * (1 + 1e-12) + tiny
+    assert multiplier <= tiny or b.sum() == pytest.approx(upper, rel=1e-9, abs=k * tiny)
+
+
+def test_what_came_and_went_leaves_no_trace():
+    v = np.array([1e12, 1e-3, 2e-3])
+    np.testing.assert_allclose(
+        weston_watkins(v, 1e-4), exact_weston_watkins(v, 1e-4), rtol=1e-12, atol=0
+    )
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5, 24, 25, 100, 1001])
+def test_sorting(n):
+    rng = np.random.default_rng(n)
+    for values in (rng.normal(size=n + 3), rng.integers(0, 4, n + 3).astype(float)):
+        found = values.copy()
+        sort_descending(found, n)
+        np.testing.assert_array_equal(found[:n], np.sort(values[:n])[::-1])
+        np.testing.assert_array_equal(found[n:], values[n:])
