@@ -48,6 +48,7 @@ class Run:
         if alpha is None:
             self.alpha = np.zeros(problem.alpha_shape)
             self.primal = self.gap = problem.primal_at_zero
+            self._record()
         else:
             self.alpha = alpha
             self.check()
@@ -94,8 +95,6 @@ class Run:
 
     def result(self) -> Result:
         """Return what has been reached."""
-        if not self.history:
-            self._record()
         return Result(
             w=self.w,
             alpha=self.alpha,
