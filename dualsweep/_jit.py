@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
-__all__ = ["DOT_MATH", "jit", "overload_rows", "prefetch"]
+__all__ = ["DOT_MATH", "jit", "jit_sums", "overload_rows", "prefetch"]
 
 # Sums may be reordered and fused, but NaN and infinity keep their meaning (bounds are infinite).
 DOT_MATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
@@ -19,17 +19,23 @@ DOT_MATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 
-def jit(function: Callable[..., Any]) -> Any:
+def jit(function: Callable[..., Any], **options: Any) -> Any:
     """Compile `function` without the GIL; cache on disk where some cache directory is writable."""
+    options = {**_OPTIONS, **options}
     try:
-        kernel = numba.njit(function, cache=True, **_OPTIONS)
+        kernel = numba.njit(function, cache=True, **options)
     except RuntimeError:  # numba found no directory it may write its cache to
-        return numba.njit(function, **_OPTIONS)
+        return numba.njit(function, **options)
     # The directory can still vanish or fill up later; a kernel works without being stored.
     cache = kernel._cache
     cache.load_overload = _unless_os_error(cache.load_overload)
     cache.save_overload = _unless_os_error(cache.save_overload)
     return kernel
+
+
+def jit_sums(function: Callable[..., Any]) -> Any:
+    """Compile like `jit`, and let sums be reordered, so that loops over them vectorise."""
+    return jit(function, fastmath=DOT_MATH)
 
 
 def _unless_os_error(method: Callable[..., Any]) -> Callable[..., Any]:

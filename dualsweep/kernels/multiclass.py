@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from .._jit import jit, prefetch
+from .._jit import jit, jit_sums, prefetch
 from ..rows import Rows, row_add_outer, row_prefetch, row_prefetch_head, row_scores
 from ..subproblems.crammer_singer import crammer_singer_level
 from ..subproblems.weston_watkins import weston_watkins_level
@@ -55,7 +55,7 @@ def sweep_multiclass(
     share of the duality gap before the visit. `joint` means Crammer-Singer; `scratch` has the shape
     (4, n_classes). Returns the sum of the gains.
     """
-    n, k = order.shape[0], beta.shape[1]
+    n = order.shape[0]
     t, v, sorted_v, step = scratch[0], scratch[1], scratch[2], scratch[3]
     total_gain = 0.0
     for r in range(n):
@@ -75,18 +75,13 @@ def sweep_multiclass(
         q = sqnorm[i]
         row_scores(rows, i, W, t)
         _violations(t, y[i])
-        shares[i] = _share(t, b, y[i], upper, joint, 0.0)
-        _block_step(t, b, y[i], upper, q, joint, v, sorted_v)  # v becomes the new b
-        linear, square, change = 0.0, 0.0, 0.0
-        for m in range(k):
-            d = v[m] - b[m]
-            step[m] = -d
-            linear += d * t[m]
-            square += d * d
-            change += d
+        loss, product, total = _losses(t, b, joint)
+        shares[i] = max(upper * loss - product, 0.0)
+        _block_step(t, b, y[i], upper, q, joint, total, v, sorted_v)  # v becomes the new b
+        linear, square, change = _steps(t, b, v, step)
         if square > 0.0:
             gains[r] = max(linear - 0.5 * q * (square + change * change), TINY)
-            grads[r] = _violation(t, b, y[i], upper, joint)
+            grads[r] = _violation(t, b, total, upper, joint)
             b[:] = v
             step[y[i]] = change
             row_add_outer(rows, i, step, W)
@@ -106,23 +101,43 @@ def _violations(t: Any, label: int) -> None:
     t[label] = 0.0
 
 
+@jit_sums
+def _losses(t: Any, b: Any, joint: bool) -> tuple[float, float, float]:
+    """Return the loss at cost 1, ``b.t`` and ``sum b``."""
+    loss, product, total = 0.0, 0.0, 0.0
+    for m in range(t.shape[0]):
+        loss += max(t[m], 0.0)
+        product += b[m] * t[m]
+        total += b[m]
+    if joint:
+        loss = 0.0
+        for m in range(t.shape[0]):
+            loss = max(loss, t[m])
+    return loss, product, total
+
+
 @jit
 def _block_step(
-    t: Any, b: Any, label: int, upper: float, q: float, joint: bool, v: Any, scratch: Any
+    t: Any,
+    b: Any,
+    label: int,
+    upper: float,
+    q: float,
+    joint: bool,
+    total: float,
+    v: Any,
+    scratch: Any,
 ) -> None:
     """Fill `v` with the dual variables that are optimal for this row, all others being fixed."""
     k = t.shape[0]
     if q > 0.0:
-        total = 0.0
-        for m in range(k):
-            total += b[m]
         for m in range(k):
             v[m] = t[m] / q + b[m] + total
         v[label] = 0.0
         if joint:
             level = crammer_singer_level(v, upper, scratch)
         else:
-            level = weston_watkins_level(v, upper, scratch)
+            level = weston_watkins_level(v, upper, total, scratch)
         for m in range(k):
             v[m] = min(max(v[m] - level, 0.0), upper)
     else:  # a zero row loses 1 per class, whatever W is
@@ -130,22 +145,27 @@ def _block_step(
     v[label] = 0.0
 
 
-@jit
-def _share(t: Any, b: Any, label: int, upper: float, joint: bool, error: float) -> float:
-    """Return the row's share of the duality gap: ``C_i loss - b.t``.
-
-    Each t may be off by `error`; where the loss depends on it, so does what is returned.
-    """
-    largest, total, product, active = 0.0, 0.0, 0.0, 0
+@jit_sums
+def _steps(t: Any, b: Any, new: Any, step: Any) -> tuple[float, float, float]:
+    """Fill ``step = b - new``; return ``d.t``, ``d.d`` and ``sum d`` for ``d = new - b``."""
+    linear, square, change = 0.0, 0.0, 0.0
     for m in range(t.shape[0]):
-        if m != label and (t[m] > -error or b[m] > 0.0):
+        d = new[m] - b[m]
+        step[m] = -d
+        linear += d * t[m]
+        square += d * d
+        change += d
+    return linear, square, change
+
+
+@jit
+def _rounding(t: Any, b: Any, error: float, joint: bool) -> float:
+    """Return by how much ``loss - b.t / upper`` may be off if each t is off by `error`."""
+    active = 0
+    for m in range(t.shape[0]):
+        if t[m] > -error or b[m] > 0.0:
             active += 1
-            largest = max(largest, t[m])
-            total += max(t[m], 0.0)
-            product += b[m] * t[m]
-    if joint:
-        return max(upper * largest - product, 0.0) + (2.0 * upper * error if active else 0.0)
-    return max(upper * total - product, 0.0) + 2.0 * upper * error * active
+    return 2.0 * error * (min(active, 1) if joint else active)
 
 
 @jit
@@ -181,14 +201,11 @@ def _firmness(t: Any, b: Any, label: int, upper: float, joint: bool) -> float:
 
 
 @jit
-def _violation(t: Any, b: Any, label: int, upper: float, joint: bool) -> float:
+def _violation(t: Any, b: Any, total: float, upper: float, joint: bool) -> float:
     """Return the largest violation of the row's optimality conditions (SDM eqs. 6 and 18)."""
-    largest, smallest, total, worst = 0.0, np.inf, 0.0, 0.0
-    for m in range(t.shape[0]):
-        if m == label:
-            continue
+    largest, smallest, worst = 0.0, np.inf, 0.0
+    for m in range(t.shape[0]):  # the label has t = b = 0, which violates nothing
         largest = max(largest, t[m])
-        total += b[m]
         if b[m] > 0.0:
             smallest = min(smallest, t[m])
             worst = max(worst, -t[m])
@@ -244,9 +261,7 @@ def certify_multiclass(
         _violations(t, y[i])
         firm[r] = _firmness(t, beta[i], y[i], cost[i], joint)
         error = SLACK_ROUNDING * (1.0 + length * np.sqrt(sqnorm[i]))
-        gap += _share(t, beta[i], y[i], cost[i], joint, error)
-        loss = 0.0
-        for m in range(t.shape[0]):
-            loss = max(loss, t[m]) if joint else loss + max(t[m], 0.0)
+        loss, product, _ = _losses(t, beta[i], joint)
         losses += cost[i] * loss
+        gap += max(cost[i] * loss - product, 0.0) + cost[i] * _rounding(t, beta[i], error, joint)
     return 0.5 * regulariser + losses, gap

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._jit import jit
+from .._jit import jit, jit_sums
 from ._sorting import sort_descending
 
 __all__ = ["crammer_singer_level"]
+
+GUESSES = 8
 
 
 @jit
@@ -21,7 +23,35 @@ def crammer_singer_level(v: Any, upper: float, scratch: Any) -> float:
     gamma is ``sum b`` where that does not exceed `upper`, and otherwise the level at which the sum
     is `upper`: b is then the projection of v onto a simplex. O(k log k); `scratch` holds as many
     numbers as `v`.
+
+    Most often the entries above gamma are found sooner by taking all positive ones, computing
+    gamma as if they stayed above it, dropping those that do not, and so on (Michelot 1986); gamma
+    only grows on the way, so that none comes back.
     """
+    gamma, above = 0.0, -1
+    for _ in range(GUESSES):
+        total, now = _above(v, gamma)
+        if now == above or now == 0:
+            return gamma
+        gamma = max(total / (now + 1), (total - upper) / now)
+        above = now
+    return _walk(v, upper, scratch)
+
+
+@jit_sums
+def _above(v: Any, gamma: float) -> tuple[float, int]:
+    """Return sum and number of the entries above gamma."""
+    total, number = 0.0, 0
+    for i in range(v.shape[0]):
+        inside = v[i] > gamma
+        total += v[i] if inside else 0.0
+        number += 1 if inside else 0
+    return total, number
+
+
+@jit
+def _walk(v: Any, upper: float, scratch: Any) -> float:
+    """Return gamma by a walk over the sorted entries, from the largest down."""
     n = 0
     for i in range(v.shape[0]):
         if v[i] > 0.0:
