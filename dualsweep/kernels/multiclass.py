@@ -82,7 +82,8 @@ def sweep_multiclass(
         if square > 0.0:
             gains[r] = max(linear - 0.5 * q * (square + change * change), TINY)
             grads[r] = _violation(t, b, total, upper, joint)
-            b[:] = v
+            for m in range(b.shape[0]):  # `b[:] = v` takes numba two seconds to compile
+                b[m] = v[m]
             step[y[i]] = change
             row_add_outer(rows, i, step, W)
         else:
@@ -141,7 +142,8 @@ def _block_step(
         for m in range(k):
             v[m] = min(max(v[m] - level, 0.0), upper)
     else:  # a zero row loses 1 per class, whatever W is
-        v[:] = upper / (k - 1) if joint else upper
+        for m in range(k):
+            v[m] = upper / (k - 1) if joint else upper
     v[label] = 0.0
 
 
