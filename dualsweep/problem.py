@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from .duals import SlottedDuals
 from .kernels.binary import sweep
 from .kernels.certificate import certify, weights
 from .kernels.multiclass import certify_multiclass, sweep_multiclass, weights_multiclass
@@ -21,6 +22,9 @@ __all__ = [
     "Progress",
     "Result",
 ]
+
+# Classes up to which Crammer-Singer's dual variables are a dense matrix.
+DENSE_CLASSES = 32
 
 HISTORY_DTYPE = np.dtype(
     [
@@ -57,10 +61,9 @@ class Problem(NamedTuple):
         """Shape of w."""
         return (self.n_weights,)
 
-    @property
-    def alpha_shape(self) -> tuple[int, ...]:
-        """Shape of the dual variables."""
-        return self.y.shape
+    def zero_alpha(self) -> Any:
+        """Return dual variables to start from."""
+        return np.zeros(len(self.y))
 
     @property
     def primal_at_zero(self) -> float:
@@ -110,10 +113,27 @@ class MulticlassProblem(NamedTuple):
         """Shape of W: features and bias, classes."""
         return (self.rows.n_features + 1, self.n_classes)
 
-    @property
-    def alpha_shape(self) -> tuple[int, ...]:
-        """Shape of the dual variables."""
-        return (len(self.y), self.n_classes)
+    def zero_alpha(self) -> Any:
+        """Return dual variables to start from: dense, or slots where most would stay 0."""
+        if self.joint and self.n_classes > DENSE_CLASSES:
+            return SlottedDuals(len(self.y), self.n_classes)
+        return np.zeros((len(self.y), self.n_classes))
+
+    def alpha_from(self, rows: Any, classes: Any, values: Any) -> Any:
+        """Return dual variables with the given values, the rest 0."""
+        alpha = self.zero_alpha()
+        if isinstance(alpha, SlottedDuals):
+            alpha.fill(rows, classes, values)
+        else:
+            alpha[rows, classes] = values
+        return alpha
+
+    def nonzero(self, alpha: Any) -> tuple[Any, Any, Any]:
+        """Return rows, classes and values of the nonzero dual variables."""
+        if isinstance(alpha, SlottedDuals):
+            return alpha.nonzero()
+        rows, classes = np.nonzero(alpha)
+        return rows, classes, alpha[rows, classes]
 
     @property
     def primal_at_zero(self) -> float:
@@ -122,16 +142,33 @@ class MulticlassProblem(NamedTuple):
 
     def sweep(self, order: Any, alpha: Any, w: Any, grads: Any, gains: Any, shares: Any) -> float:
         """Visit the rows of `order`; see `dualsweep.kernels.multiclass.sweep_multiclass`."""
-        scratch = np.empty((4, self.n_classes))
-        return sweep_multiclass(*self[:5], order, alpha, w, grads, gains, shares, scratch)
+        scratch = np.empty((5, self.n_classes))
+        gain, start = 0.0, 0
+        while True:
+            part, done = sweep_multiclass(
+                *self[:5],
+                order[start:],
+                _arrays(alpha),
+                w,
+                grads[start:],
+                gains[start:],
+                shares,
+                scratch,
+            )
+            gain += part
+            start += done
+            if start == len(order):
+                return gain
+            alpha.widen()
 
     def weights(self, alpha: Any, w: Any) -> None:
         """Overwrite `w` with the weights of `alpha`."""
-        weights_multiclass(self.rows, self.y, alpha, w, np.empty(self.n_classes))
+        weights_multiclass(self.rows, self.y, _arrays(alpha), w, np.empty(self.n_classes))
 
     def certify(self, members: Any, alpha: Any, w: Any, slack: Any) -> tuple[float, float]:
         """Return primal and gap; fill in how firmly the rows `members` are where they are."""
-        return certify_multiclass(*self[:5], members, alpha, w, slack, np.empty(self.n_classes))
+        scratch = np.empty((2, self.n_classes))
+        return certify_multiclass(*self[:5], members, _arrays(alpha), w, slack, scratch)
 
     def settled(self, members: Any, alpha: Any, slack: Any, radius: float) -> Any:
         """Tell which of `members` have the dual variables of the optimum, as in `Problem`.
@@ -139,6 +176,10 @@ class MulticlassProblem(NamedTuple):
         The difference of two scores differs by at most ``sqrt(2) radius |x_i|``.
         """
         return slack > np.sqrt(2.0) * radius * np.sqrt(self.sqnorm[members])
+
+
+def _arrays(alpha: Any) -> Any:
+    return alpha.slots if isinstance(alpha, SlottedDuals) else alpha
 
 
 AnyProblem: TypeAlias = Problem | MulticlassProblem

@@ -46,7 +46,7 @@ class Run:
         self.active = len(self.candidates)
         self.w = np.zeros(problem.weights_shape)
         if alpha is None:
-            self.alpha = np.zeros(problem.alpha_shape)
+            self.alpha = problem.zero_alpha()
             self.primal = self.gap = problem.primal_at_zero
             self._record()
         else:

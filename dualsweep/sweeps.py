@@ -52,7 +52,7 @@ def sweeps(run: Run, plan: Schedule, give_up: Callable[[float], bool]) -> None:
     fast = problem.rows.data.dtype == np.float32 and run.tol >= FLOAT32_TOL
     w: Any = run.w.astype(np.float32) if fast else run.w
     grads, gains = np.empty(n), np.empty(n)
-    shares = np.zeros(len(run.alpha))
+    shares = np.zeros(len(problem.y))
     dual = run.dual
     seen = run.gap
     correction = 1.0
@@ -117,7 +117,7 @@ def _proven(run: Run) -> Any:
     al. 2017).
     """
     radius = float(np.sqrt(2.0 * (run.gap + ROUNDING * run.primal)))
-    proven = np.zeros(len(run.alpha), dtype=bool)
+    proven = np.zeros(len(run.problem.y), dtype=bool)
     settled = run.problem.settled(run.candidates, run.alpha, run.slack, radius)
     proven[run.candidates[settled]] = True
     return proven

@@ -91,7 +91,7 @@ def test_a_sweep_equals_the_naive_loop(formulation, layout, bias):
     cost = 10.0 ** np.random.default_rng(3).uniform(-2, 2, 18)
     oracle, problem = setup(formulation, layout, cost, bias=bias)
     n = 18
-    beta, W = np.zeros(problem.alpha_shape), np.zeros(problem.weights_shape)
+    beta, W = problem.zero_alpha(), np.zeros(problem.weights_shape)
     naive_beta, naive_W = beta.copy(), W.copy()
     for seed in range(3):
         order = np.random.default_rng(seed).permutation(n)
@@ -276,3 +276,35 @@ def test_crammer_singer_agrees_with_liblinear(digits):
 def test_newton_is_for_one_versus_rest(digits):
     with pytest.raises(ValueError, match='trains multi_class="ovr" only'):
         LinearSVC(multi_class="weston_watkins", solver="newton").fit(*digits)
+
+
+@pytest.mark.parametrize("layout", ["csr", "dense"])
+def test_slots_hold_what_a_dense_matrix_does(monkeypatch, layout):
+    """Bitwise the same run, with slots that have to be widened on the way."""
+    import dualsweep.duals as duals
+    import dualsweep.problem as problem_module
+
+    _, problem = setup("crammer_singer", layout, n=40, k=9, cost=0.05)
+    dense = solve(problem, tol=1e-8, max_iter=10_000)
+    monkeypatch.setattr(problem_module, "DENSE_CLASSES", 2)
+    monkeypatch.setattr(duals, "FIRST_SLOTS", 1)
+    slotted = solve(problem, tol=1e-8, max_iter=10_000)
+    assert slotted.alpha.slots.values.shape[1] > 1
+    np.testing.assert_array_equal(slotted.w, dense.w)
+    assert slotted.history["gap"].tolist() == dense.history["gap"].tolist()
+    rows, classes, values = problem.nonzero(slotted.alpha)
+    rebuilt = np.zeros_like(dense.alpha)
+    rebuilt[rows, classes] = values
+    np.testing.assert_array_equal(rebuilt, dense.alpha)
+    again = problem.alpha_from(rows[::-1], classes[::-1], values[::-1])
+    assert solve(problem, tol=1e-8, alpha=again).n_iter == 0
+
+
+def test_many_classes_use_slots(digits):
+    X, _ = digits
+    y = np.arange(len(X)) % 50
+    model = LinearSVC(multi_class="crammer_singer", C=0.01, warm_start=True, random_state=0)
+    assert_certified(model.fit(X, y), X, y)
+    assert model.fit(X, y).n_iter_ == 0
+    model.set_params(C=0.005).fit(X, y)
+    assert_certified(model, X, y)

@@ -96,16 +96,18 @@ class Direct:
         """Return feasible dual variables near those of another model."""
         y, cost = self.whole.y, self.whole.cost
         if self.whole.n_classes == 2:
-            signed = 0.5 * dual_coef.toarray()[0]
-            beta = np.abs(np.column_stack([signed, signed]))
+            rows, columns = np.arange(len(y)), 1 - y
+            values = 0.5 * np.abs(dual_coef.toarray()[0])
         else:
-            beta = np.maximum(-dual_coef.toarray().T, 0.0)
-        beta[np.arange(len(y)), y] = 0.0
-        np.minimum(beta, cost[:, None], out=beta)
+            signed = dual_coef.tocoo()
+            chosen = signed.data < 0
+            rows, columns, values = signed.col[chosen], signed.row[chosen], -signed.data[chosen]
+        values = np.minimum(values, cost[rows])
         if self.whole.joint:
-            total = beta.sum(axis=1)
-            beta *= np.where(total > cost, cost / np.maximum(total, 1e-300), 1.0)[:, None]
-        return np.ascontiguousarray(beta)
+            total = np.bincount(rows, values, minlength=len(y))
+            values *= np.minimum(cost[rows] / np.maximum(total[rows], 1e-300), 1.0)
+        values[columns == y[rows]] = 0.0
+        return self.whole.alpha_from(rows, columns, values)
 
     def weights(self, ws: list[Any]) -> Any:
         """Return the model's rows of weights, the bias last."""
@@ -114,15 +116,15 @@ class Direct:
 
     def dual_coef(self, results: list[Result]) -> Any:
         """Return the model's signed dual variables."""
-        beta, y = results[0].alpha, self.whole.y
-        total = beta.sum(axis=1)
+        y = self.whole.y
+        rows, columns, values = self.whole.nonzero(results[0].alpha)
+        total = np.bincount(rows, values, minlength=len(y))
         if self.whole.n_classes == 2:
             return sp.csr_array((2.0 * total * np.where(y == 1, 1.0, -1.0))[None, :])
-        rows, columns = np.nonzero(beta)
         support = np.flatnonzero(total)
-        values = np.concatenate([-beta[rows, columns], total[support]])
+        values = np.concatenate([-values, total[support]])
         places = np.concatenate([columns, y[support]]), np.concatenate([rows, support])
-        return sp.csr_array((values, places), shape=beta.T.shape)
+        return sp.csr_array((values, places), shape=(self.whole.n_classes, len(y)))
 
 
 Formulation = OneVersusRest | Direct

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from .._jit import jit, jit_sums, prefetch
+from ..duals import load_duals, store_duals
 from ..rows import Rows, row_add_outer, row_prefetch, row_prefetch_head, row_scores
 from ..subproblems.crammer_singer import crammer_singer_level
 from ..subproblems.weston_watkins import weston_watkins_level
@@ -46,17 +47,18 @@ def sweep_multiclass(
     gains: Any,
     shares: Any,
     scratch: Any,
-) -> float:
+) -> tuple[float, int]:
     """Visit the rows of `order` once each: an exact block step on all dual variables of a row.
 
     Updates `beta` and `W` in place. Per visit, ``gains[r] >= 0`` is what the dual gained, 0 if and
     only if nothing moved, and ``grads[r] >= 0`` how much the row violated its optimality conditions
     if it moved, or by how much it fulfilled them if it stayed. Per row, ``shares[i]`` becomes its
     share of the duality gap before the visit. `joint` means Crammer-Singer; `scratch` has the shape
-    (4, n_classes). Returns the sum of the gains.
+    (5, n_classes). Returns the sum of the gains and the number of visits, which is less than asked
+    for if a row's new dual variables do not fit into `beta`.
     """
     n = order.shape[0]
-    t, v, sorted_v, step = scratch[0], scratch[1], scratch[2], scratch[3]
+    t, v, sorted_v, step, b = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
     total_gain = 0.0
     for r in range(n):
         if r + HEAD_AHEAD < n:
@@ -70,7 +72,7 @@ def sweep_multiclass(
             row_prefetch(rows, order[r + ROW_AHEAD])
 
         i = order[r]
-        b = beta[i]
+        load_duals(beta, i, b)
         upper = cost[i]
         q = sqnorm[i]
         row_scores(rows, i, W, t)
@@ -80,17 +82,17 @@ def sweep_multiclass(
         _block_step(t, b, y[i], upper, q, joint, total, v, sorted_v)  # v becomes the new b
         linear, square, change = _steps(t, b, v, step)
         if square > 0.0:
+            if not store_duals(beta, i, v):
+                return total_gain, r
             gains[r] = max(linear - 0.5 * q * (square + change * change), TINY)
             grads[r] = _violation(t, b, total, upper, joint)
-            for m in range(b.shape[0]):  # `b[:] = v` takes numba two seconds to compile
-                b[m] = v[m]
             step[y[i]] = change
             row_add_outer(rows, i, step, W)
         else:
             gains[r] = 0.0
             grads[r] = _firmness(t, b, y[i], upper, joint)
         total_gain += gains[r]
-    return total_gain
+    return total_gain, n
 
 
 @jit
@@ -223,11 +225,12 @@ def _violation(t: Any, b: Any, total: float, upper: float, joint: bool) -> float
 def weights_multiclass(rows: Rows, y: Any, beta: Any, W: Any, step: Any) -> None:
     """Overwrite `W` with the weights of `beta`."""
     W[:] = 0.0
-    for i in range(beta.shape[0]):
+    for i in range(y.shape[0]):
+        load_duals(beta, i, step)
         total = 0.0
-        for m in range(beta.shape[1]):
-            total += beta[i, m]
-            step[m] = -beta[i, m]
+        for m in range(step.shape[0]):
+            total += step[m]
+            step[m] = -step[m]
         if total > 0.0:
             step[y[i]] = total
             row_add_outer(rows, i, step, W)
@@ -244,13 +247,14 @@ def certify_multiclass(
     beta: Any,
     W: Any,
     firm: Any,
-    t: Any,
+    scratch: Any,
 ) -> tuple[float, float]:
     """Return ``primal(W)`` and the duality gap, W being the weights of `beta`.
 
     Fills ``firm[r]``, for the r-th of `candidates`, with `_firmness`. Rounding is allowed for as in
-    the binary certificate.
+    the binary certificate. `scratch` has the shape (2, n_classes).
     """
+    t, b = scratch[0], scratch[1]
     regulariser = 0.0
     for j in range(W.shape[0]):
         for m in range(W.shape[1]):
@@ -259,11 +263,12 @@ def certify_multiclass(
     losses, gap = 0.0, 0.0
     for r in range(candidates.shape[0]):
         i = candidates[r]
+        load_duals(beta, i, b)
         row_scores(rows, i, W, t)
         _violations(t, y[i])
-        firm[r] = _firmness(t, beta[i], y[i], cost[i], joint)
+        firm[r] = _firmness(t, b, y[i], cost[i], joint)
         error = SLACK_ROUNDING * (1.0 + length * np.sqrt(sqnorm[i]))
-        loss, product, _ = _losses(t, beta[i], joint)
+        loss, product, _ = _losses(t, b, joint)
         losses += cost[i] * loss
-        gap += max(cost[i] * loss - product, 0.0) + cost[i] * _rounding(t, beta[i], error, joint)
+        gap += max(cost[i] * loss - product, 0.0) + cost[i] * _rounding(t, b, error, joint)
     return 0.5 * regulariser + losses, gap
