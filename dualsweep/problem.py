@@ -142,11 +142,12 @@ class MulticlassProblem(NamedTuple):
 
     def sweep(self, order: Any, alpha: Any, w: Any, grads: Any, gains: Any, shares: Any) -> float:
         """Visit the rows of `order`; see `dualsweep.kernels.multiclass.sweep_multiclass`."""
-        scratch = np.empty((5, self.n_classes))
+        scratch, changed = np.empty((5, self.n_classes)), np.empty(self.n_classes, np.int64)
         gain, start = 0.0, 0
         while True:
             part, done = sweep_multiclass(
                 *self[:5],
+                isinstance(alpha, SlottedDuals),
                 order[start:],
                 _arrays(alpha),
                 w,
@@ -154,6 +155,7 @@ class MulticlassProblem(NamedTuple):
                 gains[start:],
                 shares,
                 scratch,
+                changed,
             )
             gain += part
             start += done
@@ -163,7 +165,8 @@ class MulticlassProblem(NamedTuple):
 
     def weights(self, alpha: Any, w: Any) -> None:
         """Overwrite `w` with the weights of `alpha`."""
-        weights_multiclass(self.rows, self.y, _arrays(alpha), w, np.empty(self.n_classes))
+        step, changed = np.empty(self.n_classes), np.empty(self.n_classes, np.int64)
+        weights_multiclass(self.rows, self.y, _arrays(alpha), w, step, changed)
 
     def certify(self, members: Any, alpha: Any, w: Any, slack: Any) -> tuple[float, float]:
         """Return primal and gap; fill in how firmly the rows `members` are where they are."""

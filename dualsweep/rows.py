@@ -141,8 +141,11 @@ def row_scores(rows: Rows, i: int, W: Any, out: Any) -> None:
     raise TypeError("row_scores runs inside kernels only")
 
 
-def row_add_outer(rows: Rows, i: int, step: Any, W: Any) -> None:
-    """Add ``outer(X[i], step)`` to ``W[:-1]`` and ``bias * step`` to ``W[-1]``, in place."""
+def row_add_outer(rows: Rows, i: int, step: Any, W: Any, changed: Any) -> None:
+    """Add ``outer(X[i], step)`` to ``W[:-1]`` and ``bias * step`` to ``W[-1]``, in place.
+
+    `changed` is scratch for as many integers as there are classes.
+    """
     raise TypeError("row_add_outer runs inside kernels only")
 
 
@@ -272,30 +275,47 @@ def _row_scores(rows: Any, i: Any, W: Any, out: Any) -> Any:
     return scores_csr if _is_csr(rows) else scores_dense
 
 
-@overload_rows(row_add_outer, fastmath={"contract", "nsz"})
-def _row_add_outer(rows: Any, i: Any, step: Any, W: Any) -> Any:
-    def add_csr(rows, i, step, W):  # type: ignore[no-untyped-def]
-        k = step.shape[0]
-        for j in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
-            x = np.float64(rows.data[j])
-            weights = W[rows.indices[j]]
-            for m in range(k):
-                weights[m] += x * step[m]
-        last = W[W.shape[0] - 1]
-        for m in range(k):
-            last[m] += rows.bias * step[m]
+# Where fewer than this part of the classes change, only those are written: most of the memory
+# traffic of Crammer-Singer with many classes goes away.
+FEW_CHANGES = 0.25
 
-    def add_dense(rows, i, step, W):  # type: ignore[no-untyped-def]
-        k = step.shape[0]
+
+@jit
+def _add_scaled(weights: Any, x: float, step: Any, changed: Any, n_changed: int) -> None:
+    """Add ``x * step`` to `weights`, at the first `n_changed` places of `changed` if any."""
+    if n_changed > 0:
+        for c in range(n_changed):
+            weights[changed[c]] += x * step[changed[c]]
+    else:
+        for m in range(step.shape[0]):
+            weights[m] += x * step[m]
+
+
+@jit
+def _find_changes(step: Any, changed: Any) -> int:
+    """Fill `changed` with where `step` is not 0; return how many, or 0 if they are not few."""
+    n = 0
+    for m in range(step.shape[0]):
+        if step[m] != 0.0:
+            changed[n] = m
+            n += 1
+    return n if n < FEW_CHANGES * step.shape[0] else 0
+
+
+@overload_rows(row_add_outer, fastmath={"contract", "nsz"})
+def _row_add_outer(rows: Any, i: Any, step: Any, W: Any, changed: Any) -> Any:
+    def add_csr(rows, i, step, W, changed):  # type: ignore[no-untyped-def]
+        n = _find_changes(step, changed)
+        for j in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
+            _add_scaled(W[rows.indices[j]], np.float64(rows.data[j]), step, changed, n)
+        _add_scaled(W[W.shape[0] - 1], rows.bias, step, changed, n)
+
+    def add_dense(rows, i, step, W, changed):  # type: ignore[no-untyped-def]
+        n = _find_changes(step, changed)
         row = rows.data[i]
         for j in range(row.shape[0]):
-            x = np.float64(row[j])
-            weights = W[j]
-            for m in range(k):
-                weights[m] += x * step[m]
-        last = W[W.shape[0] - 1]
-        for m in range(k):
-            last[m] += rows.bias * step[m]
+            _add_scaled(W[j], np.float64(row[j]), step, changed, n)
+        _add_scaled(W[W.shape[0] - 1], rows.bias, step, changed, n)
 
     return add_csr if _is_csr(rows) else add_dense
 

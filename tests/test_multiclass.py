@@ -280,22 +280,23 @@ def test_newton_is_for_one_versus_rest(digits):
 
 @pytest.mark.parametrize("layout", ["csr", "dense"])
 def test_slots_hold_what_a_dense_matrix_does(monkeypatch, layout):
-    """Bitwise the same run, with slots that have to be widened on the way."""
+    """The same optimum, by restricted steps, with slots that have to be widened on the way."""
     import dualsweep.duals as duals
     import dualsweep.problem as problem_module
 
-    _, problem = setup("crammer_singer", layout, n=40, k=9, cost=0.05)
+    oracle, problem = setup("crammer_singer", layout, n=40, k=9, cost=0.05)
     dense = solve(problem, tol=1e-8, max_iter=10_000)
     monkeypatch.setattr(problem_module, "DENSE_CLASSES", 2)
     monkeypatch.setattr(duals, "FIRST_SLOTS", 1)
     slotted = solve(problem, tol=1e-8, max_iter=10_000)
     assert slotted.alpha.slots.values.shape[1] > 1
-    np.testing.assert_array_equal(slotted.w, dense.w)
-    assert slotted.history["gap"].tolist() == dense.history["gap"].tolist()
+    assert slotted.converged
+    assert slotted.primal == pytest.approx(dense.primal, rel=2e-8)
+    np.testing.assert_allclose(slotted.w, dense.w, atol=1e-4)
     rows, classes, values = problem.nonzero(slotted.alpha)
     rebuilt = np.zeros_like(dense.alpha)
     rebuilt[rows, classes] = values
-    np.testing.assert_array_equal(rebuilt, dense.alpha)
+    assert oracle.dual(rebuilt) == pytest.approx(slotted.dual, rel=1e-12)
     again = problem.alpha_from(rows[::-1], classes[::-1], values[::-1])
     assert solve(problem, tol=1e-8, alpha=again).n_iter == 0
 

@@ -40,6 +40,7 @@ def sweep_multiclass(
     y: Any,
     cost: Any,
     joint: bool,
+    few: bool,
     order: Any,
     beta: Any,
     W: Any,
@@ -47,15 +48,18 @@ def sweep_multiclass(
     gains: Any,
     shares: Any,
     scratch: Any,
+    changed: Any,
 ) -> tuple[float, int]:
     """Visit the rows of `order` once each: an exact block step on all dual variables of a row.
 
     Updates `beta` and `W` in place. Per visit, ``gains[r] >= 0`` is what the dual gained, 0 if and
     only if nothing moved, and ``grads[r] >= 0`` how much the row violated its optimality conditions
     if it moved, or by how much it fulfilled them if it stayed. Per row, ``shares[i]`` becomes its
-    share of the duality gap before the visit. `joint` means Crammer-Singer; `scratch` has the shape
-    (5, n_classes). Returns the sum of the gains and the number of visits, which is less than asked
-    for if a row's new dual variables do not fit into `beta`.
+    share of the duality gap before the visit. `joint` means Crammer-Singer. `few` restricts a step
+    to the row's nonzero dual variables and that of the most violating class (Keerthi et al. 2008,
+    section 2), which keeps them few. `scratch` has the shape (5, n_classes), `changed` holds
+    n_classes integers. Returns the sum of the gains and the number of visits, which is less than
+    asked for if a row's new dual variables do not fit into `beta`.
     """
     n = order.shape[0]
     t, v, sorted_v, step, b = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
@@ -79,7 +83,7 @@ def sweep_multiclass(
         _violations(t, y[i])
         loss, product, total = _losses(t, b, joint)
         shares[i] = max(upper * loss - product, 0.0)
-        _block_step(t, b, y[i], upper, q, joint, total, v, sorted_v)  # v becomes the new b
+        _block_step(t, b, y[i], upper, q, joint, few, total, v, sorted_v)  # v becomes the new b
         linear, square, change = _steps(t, b, v, step)
         if square > 0.0:
             if not store_duals(beta, i, v):
@@ -87,7 +91,7 @@ def sweep_multiclass(
             gains[r] = max(linear - 0.5 * q * (square + change * change), TINY)
             grads[r] = _violation(t, b, total, upper, joint)
             step[y[i]] = change
-            row_add_outer(rows, i, step, W)
+            row_add_outer(rows, i, step, W, changed)
         else:
             gains[r] = 0.0
             grads[r] = _firmness(t, b, y[i], upper, joint)
@@ -127,6 +131,7 @@ def _block_step(
     upper: float,
     q: float,
     joint: bool,
+    few: bool,
     total: float,
     v: Any,
     scratch: Any,
@@ -137,6 +142,8 @@ def _block_step(
         for m in range(k):
             v[m] = t[m] / q + b[m] + total
         v[label] = 0.0
+        if few:
+            _keep_few(t, b, v)
         if joint:
             level = crammer_singer_level(v, upper, scratch)
         else:
@@ -147,6 +154,18 @@ def _block_step(
         for m in range(k):
             v[m] = upper / (k - 1) if joint else upper
     v[label] = 0.0
+
+
+@jit
+def _keep_few(t: Any, b: Any, v: Any) -> None:
+    """Set v to 0 where b is 0, but for the class of the largest t; what is not positive stays 0."""
+    top = 0
+    for m in range(t.shape[0]):
+        if t[m] > t[top]:
+            top = m
+    for m in range(t.shape[0]):
+        if b[m] == 0.0 and m != top:
+            v[m] = 0.0
 
 
 @jit_sums
@@ -222,7 +241,7 @@ def _violation(t: Any, b: Any, total: float, upper: float, joint: bool) -> float
 
 
 @jit
-def weights_multiclass(rows: Rows, y: Any, beta: Any, W: Any, step: Any) -> None:
+def weights_multiclass(rows: Rows, y: Any, beta: Any, W: Any, step: Any, changed: Any) -> None:
     """Overwrite `W` with the weights of `beta`."""
     W[:] = 0.0
     for i in range(y.shape[0]):
@@ -233,7 +252,7 @@ def weights_multiclass(rows: Rows, y: Any, beta: Any, W: Any, step: Any) -> None
             step[m] = -step[m]
         if total > 0.0:
             step[y[i]] = total
-            row_add_outer(rows, i, step, W)
+            row_add_outer(rows, i, step, W, changed)
 
 
 @jit
