@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
-__all__ = ["DOT_MATH", "jit", "jit_sums", "overload_rows", "prefetch"]
+__all__ = ["DOT_MATH", "jit", "jit_sums", "on_compilation", "overload_rows", "prefetch"]
 
 # Sums may be reordered and fused, but NaN and infinity keep their meaning (bounds are infinite).
 DOT_MATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
@@ -28,9 +28,25 @@ def jit(function: Callable[..., Any], **options: Any) -> Any:
         return numba.njit(function, **options)
     # The directory can still vanish or fill up later; a kernel works without being stored.
     cache = kernel._cache
-    cache.load_overload = _unless_os_error(cache.load_overload)
+    cache.load_overload = _telling(_unless_os_error(cache.load_overload))
     cache.save_overload = _unless_os_error(cache.save_overload)
     return kernel
+
+
+# Called when a kernel is not in the cache and has to be compiled.
+on_compilation: list[Callable[[], None]] = []
+
+
+def _telling(load: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(load)
+    def attempt(*args: Any) -> Any:
+        found = load(*args)
+        if found is None:
+            for tell in list(on_compilation):
+                tell()
+        return found
+
+    return attempt
 
 
 def jit_sums(function: Callable[..., Any]) -> Any:

@@ -177,7 +177,9 @@ def _fit_sklearn(split: Split, dual: bool, lower_bound: float) -> Fit:
         _primal(model, split.X, split.y),
         lower_bound,
         model.score(split.X_test, split.y_test),
-        "gave up: no convergence" if caught else "",
+        "gave up: no convergence"
+        if any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
+        else "",
     )
 
 

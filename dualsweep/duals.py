@@ -33,6 +33,12 @@ class SlottedDuals:
         self.n_classes = n_classes
         self.slots = _slots(n_rows, min(FIRST_SLOTS, n_classes))
 
+    def __copy__(self) -> SlottedDuals:
+        twin = object.__new__(SlottedDuals)
+        twin.n_classes = self.n_classes
+        twin.slots = Slots(*(array.copy() for array in self.slots))
+        return twin
+
     def widen(self) -> None:
         """Double the slots of every row."""
         old = self.slots

@@ -45,6 +45,10 @@ INNER_GAP = 0.03
 TRY_AT = 0.5
 
 MAX_STEPS = 200
+
+# Products of two entries computed between two looks at the clock: some 0.1 s.
+PAIRS_PER_CALL = 100_000_000
+
 LINE_SEARCH = 0.01  # part of the first slope that may be left
 CG_STEPS = 200
 
@@ -66,6 +70,8 @@ def newton(run: Run) -> None:
     step = _Steps(run)
     tried = np.inf
     for _ in range(MAX_STEPS):
+        if run.poll():
+            return
         step.measure()
         # An inner gap that fell a lot since a failed attempt makes another one worthwhile.
         if step.gap <= TRY_AT * run.tol * step.primal and step.inner_gap < 0.1 * tried:
@@ -75,9 +81,11 @@ def newton(run: Run) -> None:
         if step.settled:
             step.next_anchor()
             step.measure()
-        moved = step.move()
+        if not step.move():
+            break
+        run.n_newton += 1
         run.tick(step.gap / step.primal, step.w)
-        if run.poll() or run.epoch >= run.max_iter or not moved:
+        if run.halted or run.epoch >= run.max_iter:
             break
     step.measure()
     _adopt(run, step.b)
@@ -85,12 +93,12 @@ def newton(run: Run) -> None:
 
 def _adopt(run: Run, b: Any) -> bool:
     """Make b the run's dual point if its certificate is better; return whether that proves tol."""
-    before = run.alpha.copy()
-    gap = run.gap
+    before, gap = run.alpha, run.gap
+    run.alpha = before.copy()
     run.alpha[run.candidates] = b
     run.check()
-    if run.gap > gap:
-        run.alpha[:] = before
+    if not run.gap <= gap:
+        run.alpha = before
         run.history.pop()
         run.check()
     return run.converged
@@ -101,6 +109,7 @@ class _Steps:
 
     def __init__(self, run: Run) -> None:
         problem = run.problem
+        self.run = run
         assert isinstance(problem, Problem)  # the estimator offers Newton for binary problems only
         self.problem, self.members = problem, run.candidates
         self.cost = problem.cost[self.members]
@@ -147,19 +156,29 @@ class _Steps:
         loss = self.problem.loss
         free = (self.u > loss.lower) & (self.u < self.cost * loss.upper)
         p = self._direction(self.members[free], 1.0 / (loss.diag / self.cost[free] + self.rho))
+        if p is None or not np.isfinite(p).all():
+            return False
         q = self._margins(p)
         t = self._line_search(p, q)
+        if t == 0.0:
+            return False
         self.w += t * p
         self.slack -= t * q
-        return t > 0.0
+        return True
 
     def _direction(self, members: Any, scale: Any) -> Any:
-        """Solve ``(I + sum scale_i x_i x_i') p = -gradient``."""
+        """Solve ``(I + sum scale_i x_i x_i') p = -gradient``; return None if told to stop."""
         d = len(self.w)
         if d > DIRECT_WEIGHTS:
             return self._conjugate_gradients(members, scale)
         half = np.zeros((d, d))
-        gram(self.problem.rows, members, scale, half)
+        per_row = n_stored(self.problem.rows) / len(self.problem.y) + 1
+        length = max(int(PAIRS_PER_CALL / per_row**2), 1)
+        for start in range(0, len(members), length):
+            part = slice(start, start + length)
+            gram(self.problem.rows, members[part], scale[part], half)
+            if self.run.poll():
+                return None
         diagonal = half.diagonal().copy()
         hessian = half + half.T
         # The identity drowns in rounding where the features are huge; then as much as is needed.
@@ -182,7 +201,7 @@ class _Steps:
             solution += length * p
             residual -= length * product
             before, size = size, residual @ residual
-            if size <= enough:
+            if size <= enough or self.run.poll():
                 break
             p = residual + (size / before) * p
         return solution
@@ -198,6 +217,8 @@ class _Steps:
             if abs(value) <= LINE_SEARCH * abs(first):
                 return t
             low, high = (t, high) if value < 0 else (low, t)
+            if pp + curvature == 0.0:
+                return 0.0
             t -= value / (pp + curvature)
             if not low < t < high:
                 t = 0.5 * (low + high) if high < np.inf else 2.0 * low

@@ -209,7 +209,8 @@ class Result:
     primal: float
     gap: float
     converged: bool
-    n_iter: int
+    n_iter: int  # sweeps and Newton steps
+    n_newton: int  # Newton steps among them
     history: Any
 
     @property
@@ -220,4 +221,4 @@ class Result:
     @property
     def relative_gap(self) -> float:
         """Gap relative to the primal objective."""
-        return self.gap / self.primal if self.primal > 0 else 0.0
+        return self.gap / self.primal if self.primal != 0.0 else 0.0

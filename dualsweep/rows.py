@@ -19,6 +19,8 @@ __all__ = [
     "DenseRows",
     "Rows",
     "as_rows",
+    "n_rows",
+    "n_stored",
     "row_add_outer",
     "row_axpy",
     "row_dot",
@@ -73,13 +75,20 @@ def as_rows(X: Any, bias: float) -> Rows:
         return DenseRows(_read_only(X), X.shape[1], float(bias))
     indices = X.indices.view(f"u{X.indices.dtype.itemsize}")
     indptr = X.indptr.astype(np.int64, copy=False)
+    if indptr[0] != 0 or (np.diff(indptr) < 0).any() or indptr[-1] > min(len(indices), len(X.data)):
+        raise ValueError(
+            "X.indptr does not ascend from 0 to at most the number of stored entries: the CSR "
+            "structure is corrupt. Rebuild X, for instance from its COO triplets."
+        )
     largest, increasing = _inspect_indices(_read_only(indices), _read_only(indptr))
     if largest >= X.shape[1]:
         raise ValueError(
             f"X has a column index outside 0..{X.shape[1] - 1}: the CSR structure is corrupt. "
             "Rebuild X, for instance from its COO triplets."
         )
-    if not increasing and _has_duplicates(_read_only(indices), _read_only(indptr), X.shape[1]):
+    if not increasing and _has_duplicates(
+        _read_only(indices), _read_only(indptr), np.full(X.shape[1], -1)
+    ):
         X = X.copy()
         X.sum_duplicates()
         return as_rows(X, bias)
@@ -406,9 +415,8 @@ def _inspect_indices(indices: Any, indptr: Any) -> tuple[int, bool]:
 
 
 @jit
-def _has_duplicates(indices: Any, indptr: Any, n_features: int) -> bool:
-    """Tell whether a row stores some column twice."""
-    last_row = np.full(n_features, -1, np.int64)
+def _has_duplicates(indices: Any, indptr: Any, last_row: Any) -> bool:
+    """Tell whether a row stores some column twice; `last_row` is -1 for every column."""
     for i in range(indptr.shape[0] - 1):
         for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
             if last_row[indices[j]] == i:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from time import perf_counter
 from typing import Any
 
@@ -40,11 +41,15 @@ class Run:
         self.stop, self.watch = stop, watch
         self.halted = False
         self.epoch = 0
+        self.n_newton = 0
         self.history: list[Any] = []
         self.candidates = np.flatnonzero(problem.cost > 0)
         self.slack = np.empty(len(self.candidates))
         self.active = len(self.candidates)
         self.w = np.zeros(problem.weights_shape)
+        # The dual point of the smallest gap so far; None is zero.
+        self.best_alpha: Any = None
+        self.best_gap = problem.primal_at_zero
         if alpha is None:
             self.alpha = problem.zero_alpha()
             self.primal = self.gap = problem.primal_at_zero
@@ -61,7 +66,7 @@ class Run:
     @property
     def converged(self) -> bool:
         """Whether the latest certificate proves `tol`."""
-        return self.gap <= self.tol * self.primal
+        return self.gap <= self.tol * self.primal < np.inf
 
     @property
     def over(self) -> bool:
@@ -77,6 +82,9 @@ class Run:
         # The objectives are rounded too: no gap is proven to be smaller than that.
         self.gap = max(self.gap, ROUNDING * self.primal)
         self._record()
+        if self.gap < self.best_gap and not self.converged:
+            self.best_gap = self.gap
+            self.best_alpha = copy(self.alpha)
 
     def _record(self) -> None:
         seconds = perf_counter() - self.started
@@ -94,7 +102,11 @@ class Run:
             self.halted = True
 
     def result(self) -> Result:
-        """Return what has been reached."""
+        """Return the best that has been reached."""
+        if not self.converged and not self.gap <= self.best_gap:
+            zero = self.best_alpha is None
+            self.alpha = self.problem.zero_alpha() if zero else self.best_alpha
+            self.check()
         return Result(
             w=self.w,
             alpha=self.alpha,
@@ -102,5 +114,6 @@ class Run:
             gap=self.gap,
             converged=self.converged,
             n_iter=self.epoch,
+            n_newton=self.n_newton,
             history=np.array(self.history, HISTORY_DTYPE),
         )

@@ -18,16 +18,16 @@ __all__ = ["SCHEDULES", "Adaptive", "Auto", "Cyclic", "Online", "Permuted", "Sch
 
 
 class Schedule:
-    """Visit all rows in the order given (Hsieh et al. 2008, Algorithm 1)."""
+    """What all schedules share: the rows there are, and the order of the next sweep."""
 
     def __init__(self, rows: Any, state: Any) -> None:
         self.rows = np.array(rows, dtype=np.int64)
         self.state = state
-        self.active = self.rows.copy()
+        self.order = self.rows.copy()
 
     def next_order(self) -> Any:
         """Return the rows of the next sweep; the caller leaves them unchanged until `observe`."""
-        return self.active
+        return self.order
 
     def observe(self, order: Any, grads: Any, gains: Any) -> None:
         """Learn from a finished sweep."""
@@ -39,7 +39,7 @@ class Schedule:
 
     def expand(self) -> None:
         """Take back every row that was left out on suspicion only."""
-        self.active = self.rows.copy()
+        self.order = self.rows.copy()
 
 
 class Cyclic(Schedule):
@@ -50,16 +50,16 @@ class Permuted(Schedule):
     """Visit all rows in a new random order each sweep (Hsieh et al. 2008, section 3.1)."""
 
     def next_order(self) -> Any:
-        shuffle(self.state, self.active)
-        return self.active
+        shuffle(self.state, self.order)
+        return self.order
 
 
 class Online(Schedule):
     """Draw each visit at random, with replacement (Hsieh et al. 2008, Algorithm 2)."""
 
     def next_order(self) -> Any:
-        _draw(self.state, self.rows, self.active)
-        return self.active
+        _draw(self.state, self.rows, self.order)
+        return self.order
 
 
 class Shrinking(Permuted):
@@ -77,7 +77,7 @@ class Shrinking(Permuted):
 
     def observe(self, order: Any, grads: Any, gains: Any) -> None:
         kept, high, low = _shrink(order, grads, gains, self.high, self.low)
-        self.active = order[:kept]
+        self.order = order[:kept]
         self.high = high if high > 0 else np.inf
         self.low = low if low < 0 else -np.inf
         if high - low < self.tolerance:
@@ -86,7 +86,7 @@ class Shrinking(Permuted):
 
     def restrict(self, proven: Any) -> None:
         self.rows = self.rows[~proven[self.rows]]
-        self.active = self.active[~proven[self.active]]
+        self.order = self.order[~proven[self.order]]
 
     def expand(self) -> None:
         super().expand()
@@ -105,8 +105,8 @@ class Adaptive(Schedule):
         self.reference = 0.0
 
     def next_order(self) -> Any:
-        filled = _compose(self.state, self.rows, self.preference, self.active)
-        order = self.active[:filled]
+        filled = _compose(self.state, self.rows, self.preference, self.order)
+        order = self.order[:filled]
         shuffle(self.state, order)
         return order
 

@@ -40,7 +40,8 @@ def solve(
     problem : Problem or MulticlassProblem
         Rows, labels, costs and formulation.
     solver : {"auto", "sweep", "newton"}
-        Sweeps of coordinate descent, Newton steps, or the one after the other.
+        Sweeps of coordinate descent, Newton steps (and sweeps where those make no progress), or
+        the one after the other.
     schedule : str
         A name from `dualsweep.schedules.SCHEDULES`.
     tol : float
@@ -51,8 +52,8 @@ def solve(
         Seconds to give up after.
     seed : tuple of int
         Seeds the random order; the same seed gives bitwise the same result.
-    alpha : array of shape (n_rows,), optional
-        Feasible dual variables to start from; overwritten. Zeros if not given.
+    alpha : array or SlottedDuals, optional
+        Feasible dual variables to start from; may be overwritten. Zeros if not given.
     stop : callable
         Asked some ten times a second; true ends the run with what there is.
     watch : callable
@@ -72,14 +73,16 @@ def solve(
         stop=stop,
         watch=watch,
     )
+    if max_time <= 0.0 or stop():  # there is a model already, w = 0 or where `alpha` is
+        return run.result()
     hand_over = HandOver(problem, tol, solver)
-    plan = SCHEDULES[schedule](run.candidates, random_state(*seed))
+    state = random_state(*seed)
     if not hand_over.at_once:
-        sweeps(run, plan, give_up=hand_over)
+        sweeps(run, SCHEDULES[schedule](run.candidates, state), give_up=hand_over)
     if not run.over and hand_over.allowed:
         newton(run)
     if not run.over:  # Newton got stuck
-        sweeps(run, plan, give_up=lambda relative_gap: False)
+        sweeps(run, SCHEDULES[schedule](run.candidates, state), give_up=lambda gap: False)
     return run.result()
 
 
@@ -91,7 +94,7 @@ class HandOver:
     of the sweeps so far.
     """
 
-    AT_ONCE = 1e6  # Newton steps that cost less than this, some milliseconds, need no sweeps first
+    AT_ONCE = 5e6  # Newton steps that cost less than this, some milliseconds, need no sweeps first
     SWEEP_ENTRY = 2.5  # an entry visited by a sweep, in random order and twice
     SWEEP_CALL = 10_000.0  # what a sweep costs before it has visited a row
     FIRST_LOOK = 6

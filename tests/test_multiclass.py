@@ -309,3 +309,19 @@ def test_many_classes_use_slots(digits):
     assert model.fit(X, y).n_iter_ == 0
     model.set_params(C=0.005).fit(X, y)
     assert_certified(model, X, y)
+
+
+@pytest.mark.filterwarnings("ignore:LinearSVC stopped at")
+@pytest.mark.parametrize("formulation", DIRECT)
+@pytest.mark.parametrize("scale", [1e-7, 1e-3, 1e3])
+def test_dual_variables_are_feasible_at_any_scale(formulation, scale):
+    X, y = load_iris(return_X_y=True)
+    model = LinearSVC(multi_class=formulation, fit_intercept=False, max_iter=300, random_state=0)
+    model.set_params(C=1e-3 / scale).fit(scale * X, y)
+    beta = np.maximum(-model.dual_coef_.toarray().T, 0)
+    used = beta.sum(axis=1) if formulation == "crammer_singer" else beta.max(axis=1)
+    assert (used <= model.C * (1 + 1e-12)).all()
+    oracle = Naive(scale * X, y, model.C, formulation)
+    W = np.vstack([model.coef_.T, np.zeros(3)])
+    primal, dual = oracle.primal(W), oracle.dual(beta)
+    assert -1e-12 * primal <= primal - dual <= model.relative_gap_ * primal + 1e-12 * primal

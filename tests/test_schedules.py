@@ -122,23 +122,23 @@ def shrinking(grads, gains, sweeps=1):
 
 def test_the_first_sweep_shrinks_nothing():
     plan = shrinking([9.0, -9.0, 0.3, -0.2, 0.1, 0.0], [0, 0, 1, 1, 1, 0])
-    assert set(plan.active) == set(ROWS)
+    assert set(plan.order) == set(ROWS)
     assert (plan.high, plan.low) == (0.3, -0.2)  # of the rows that moved
 
 
 def test_rows_pressing_harder_than_the_last_violations_leave():
     plan = shrinking([9.0, -9.0, 0.3, -0.2, 0.25, -0.1], [0, 0, 1, 1, 0, 0], sweeps=2)
-    assert set(plan.active) == {5, 7, 11, 13}  # 9 > 0.3 and -9 < -0.2; 0.25 and -0.1 stay
+    assert set(plan.order) == {5, 7, 11, 13}  # 9 > 0.3 and -9 < -0.2; 0.25 and -0.1 stay
     plan.expand()
-    assert set(plan.active) == set(ROWS)
+    assert set(plan.order) == set(ROWS)
     observe(plan, fed(ROWS, [9.0, -9.0, 0.3, -0.2, 0.25, -0.1]), fed(ROWS, [0, 0, 1, 1, 0, 0]))
-    assert set(plan.active) == set(ROWS)  # as in the first sweep
+    assert set(plan.order) == set(ROWS)  # as in the first sweep
 
 
 def test_one_sided_violations_shrink_on_one_side():
     grads = [9.0, -9.0, 0.3, 0.2, 0.1, 0.1]
-    assert set(shrinking(grads, [0, 0, 1, 1, 1, 1], sweeps=2).active) == set(ROWS) - {2}
-    assert set(shrinking(np.negative(grads), [0, 0, 1, 1, 1, 1], 2).active) == set(ROWS) - {2}
+    assert set(shrinking(grads, [0, 0, 1, 1, 1, 1], sweeps=2).order) == set(ROWS) - {2}
+    assert set(shrinking(np.negative(grads), [0, 0, 1, 1, 1, 1], 2).order) == set(ROWS) - {2}
 
 
 def test_small_violations_bring_all_rows_back():
@@ -146,20 +146,20 @@ def test_small_violations_bring_all_rows_back():
     small = fed(ROWS, [9.0, -9.0, 0.04, -0.05, 0.0, 0.0])
     moved = fed(ROWS, [0, 0, 1, 1, 0, 0])
     observe(plan, small, moved)
-    assert set(plan.active) == set(ROWS)
+    assert set(plan.order) == set(ROWS)
     assert plan.tolerance == pytest.approx(0.01)
     assert (plan.high, plan.low) == (np.inf, -np.inf)
     observe(plan, small, moved)
     observe(plan, small, moved)
-    assert set(plan.active) == set(ROWS) - {2, 3}  # 0.09 is above the new tolerance
+    assert set(plan.order) == set(ROWS) - {2, 3}  # 0.09 is above the new tolerance
 
 
 def test_restrict_keeps_rows_shrunk():
     plan = shrinking([9.0, -9.0, 0.3, -0.2, 0.25, -0.1], [0, 0, 1, 1, 0, 0], sweeps=2)
     plan.restrict(np.isin(np.arange(14), [2, 5]))
-    assert set(plan.active) == {7, 11, 13}
+    assert set(plan.order) == {7, 11, 13}
     plan.expand()
-    assert set(plan.active) == {3, 7, 11, 13}
+    assert set(plan.order) == {3, 7, 11, 13}
 
 
 @pytest.mark.parametrize("loss", naive.LOWER)

@@ -22,11 +22,11 @@ def way(request):
     levels = {
         "guesses": (
             lambda v, upper: weston_watkins_level(v, upper, 0.0, np.empty_like(v)),
-            lambda v, upper: crammer_singer_level(v, upper, np.empty_like(v)),
+            lambda v, top, upper: crammer_singer_level(v, top, upper, np.empty_like(v)),
         ),
         "walk": (
             lambda v, upper: ww._walk(v, upper, np.empty_like(v)),
-            lambda v, upper: cs._walk(v, upper, np.empty_like(v)),
+            lambda v, top, upper: cs._walk(v, top, upper, np.empty_like(v)) if top > 0 else 0.0,
         ),
     }[request.param]
 
@@ -36,7 +36,9 @@ def weston_watkins(v, upper):
 
 
 def crammer_singer(v, upper):
-    return np.maximum(v - levels[1](v, upper), 0.0)
+    top = v.max()
+    shifted = v - top
+    return np.maximum(shifted - levels[1](shifted, top, upper), 0.0)
 
 
 def exact_weston_watkins(v, upper):

@@ -82,7 +82,6 @@ class Direct:
     ) -> None:
         y = np.maximum(codes, 0).astype(np.int64)  # rows without a class have no cost either
         self.whole = MulticlassProblem(rows, sqnorm, y, cost, joint, n_classes)
-        self.positives = [0]
 
     def names(self, classes: Any) -> list[str]:
         """Return a name for the problem."""

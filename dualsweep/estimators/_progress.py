@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from .._jit import on_compilation
 from ..problem import Progress
 
 try:  # scikit-learn 1.9 and later
     from sklearn.callback import CallbackSupportMixin, with_callbacks
+
+    HAS_CALLBACKS = True
 except ImportError:
+    HAS_CALLBACKS = False
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """Stand-in: earlier releases have no callbacks."""
@@ -20,11 +25,36 @@ except ImportError:
         return method
 
 
-__all__ = ["Bars", "CallbackSupportMixin", "FitCallbacks", "with_callbacks"]
+__all__ = [
+    "HAS_CALLBACKS",
+    "Bars",
+    "CallbackSupportMixin",
+    "FitCallbacks",
+    "announce_compilation",
+    "with_callbacks",
+]
+
+
+@contextmanager
+def announce_compilation(show: bool) -> Iterator[None]:
+    """Say once, should a kernel have to be compiled inside the ``with`` block, that it is."""
+
+    def say() -> None:
+        from rich.console import Console
+
+        on_compilation.clear()
+        Console().print("Compiling kernels for this kind of data, once per machine ...")
+
+    if show:
+        on_compilation.append(say)
+    try:
+        yield
+    finally:
+        on_compilation.clear()
 
 
 class Bars:
-    """One progress bar per binary problem: how far the gap has come down to tol, in decades."""
+    """One progress bar per problem: how far the gap has come down to tol, in decades."""
 
     def __init__(self, names: list[str], tol: float, show: bool) -> None:
         self.tol = tol
@@ -42,11 +72,6 @@ class Bars:
     def __exit__(self, *exception: object) -> None:
         if self.display is not None:
             self.display.stop()
-
-    def say(self, text: str) -> None:
-        """Print a line above the bars."""
-        if self.display is not None:
-            self.display.console.print(text, highlight=False)
 
     def update(self, problem: int, epoch: int, relative_gap: float, active: int) -> None:
         """Move the bar of a problem."""

@@ -8,7 +8,9 @@ import numpy as np
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import _check_sample_weight
 
-__all__ = ["encode_labels", "row_costs"]
+__all__ = ["check_weights", "encode_labels", "row_costs"]
+
+LEAST_COST = 1e-300  # less is no cost: its reciprocal overflows
 
 
 def encode_labels(y: Any, sample_weight: Any) -> tuple[Any, Any]:
@@ -53,10 +55,13 @@ def row_costs(C: float, class_weight: Any, classes: Any, codes: Any, sample_weig
         per_class = compute_class_weight(class_weight, classes=classes, y=classes)
     if per_class.min() < 0:
         raise ValueError(f"class_weight must not be negative, but is {class_weight!r}.")
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
         cost = C * weight * per_class[codes]
-    if not np.isfinite(cost).all():
+        whole = cost.sum() * len(classes)
+    if not np.isfinite(whole):
         raise ValueError(
-            f"C * sample_weight * class_weight overflows to {cost.max():g}; use smaller numbers."
+            f"The costs C * sample_weight * class_weight are too large: C is {C:g}, the largest "
+            f"cost {cost.max():g}, and their sum overflows. Use smaller numbers."
         )
+    cost[cost < LEAST_COST] = 0.0
     return cost

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from numbers import Integral, Real
 from time import perf_counter
 from typing import Any
@@ -17,8 +19,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import ThreadpoolController
 
-from ..kernels import certificate
 from ..losses import LOSSES
 from ..problem import Progress, Result
 from ..rows import as_rows, sqnorms
@@ -26,10 +28,25 @@ from ..schedules import SCHEDULES
 from ..solve import SOLVERS, solve
 from ._formulations import FORMULATIONS, Formulation, formulate
 from ._interrupt import DeferredInterrupt
-from ._progress import Bars, CallbackSupportMixin, FitCallbacks, with_callbacks
+from ._progress import (
+    HAS_CALLBACKS,
+    Bars,
+    CallbackSupportMixin,
+    FitCallbacks,
+    announce_compilation,
+    with_callbacks,
+)
 from ._validation import check_weights, encode_labels, row_costs
 
 __all__ = ["LinearSVC"]
+
+logger = logging.getLogger("dualsweep")
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """Return the process's BLAS libraries; finding them takes a millisecond."""
+    return ThreadpoolController()
 
 
 class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
@@ -56,11 +73,14 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         than the row's own y: k binary problems, one versus the rest; or one problem over all
         classes, ``1/2 |W|^2 + sum_i C_i loss_i``, with the loss ``max(0, max_m t_m)`` (Crammer and
         Singer) or ``sum_m max(0, t_m)`` (Weston and Watkins). These two have no use for `loss`,
-        and are trained by sweeps.
+        and are trained by sweeps. With two classes both are the binary hinge loss at 2 C:
+        ``coef_ = w_1 - w_0``, and the objective ``1/4 |coef_|^2 + sum_i C_i loss_i`` is half the
+        binary one.
     solver : {"auto", "sweep", "newton"}, default="auto"
         "sweep" is dual coordinate descent, "newton" a second-order method with the same
-        certificate. "auto" starts with sweeps and leaves the rest to Newton steps where those are
-        expected to be cheaper: few features, badly scaled ones, large C.
+        certificate (and sweeps should it make no progress). "auto" starts with sweeps and leaves
+        the rest to Newton steps where those are expected to be cheaper: few features, badly scaled
+        ones, large C.
     schedule : {"auto", "adaptive", "shrinking", "permuted", "cyclic", "online"}, default="auto"
         Which rows a sweep visits; all lead to the same optimum. "auto" adapts how often a row is
         visited to what its visits gain.
@@ -164,7 +184,11 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         "max_time": [Interval(Real, 0, None, closed="neither"), None],
         "class_weight": [StrOptions({"balanced"}), dict, None],
         "warm_start": ["boolean"],
-        "n_jobs": [Integral, None],
+        "n_jobs": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+            None,
+        ],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
@@ -240,6 +264,11 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         sample_weight = check_weights(sample_weight, X)
         classes, codes = encode_labels(y, sample_weight)
         cost = row_costs(self.C, self.class_weight, classes, codes, sample_weight)
+        with announce_compilation(bool(self.verbose)):
+            return self._train(X, y, classes, codes, cost)
+
+    def _train(self, X: Any, y: Any, classes: Any, codes: Any, cost: Any) -> LinearSVC:
+        """Train on validated data."""
         rows = as_rows(X, self.intercept_scaling if self.fit_intercept else 0.0)
         sqnorm = sqnorms(rows)
         if not np.isfinite(sqnorm).all():
@@ -251,13 +280,15 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
             self.multi_class, self.loss, rows, sqnorm, codes, cost, len(classes)
         )
         previous = self._previous_dual_coef(classes, len(y))
-        self.classes_ = classes
-        with DeferredInterrupt() as interrupt:
-            results = self._solve_all(formulation, previous, X, y, interrupt)
-            self._set_fitted(formulation, results)
+        # One BLAS thread: factorisations then do not depend on how many the process has.
+        with DeferredInterrupt() as interrupt, _blas().limit(limits=1, user_api="blas"):
+            results = self._solve_all(formulation, classes, previous, X, y, interrupt)
+            self._set_fitted(formulation, classes, results)
         interrupt.deliver()
         if not self.converged_:
-            warnings.warn(self._shortfall(), ConvergenceWarning, stacklevel=4)  # past decorators
+            warnings.warn(
+                self._shortfall(), ConvergenceWarning, stacklevel=5 if HAS_CALLBACKS else 4
+            )
         return self
 
     def _previous_dual_coef(self, classes: Any, n_samples: int) -> Any:
@@ -269,22 +300,26 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         return self.dual_coef_
 
     def _solve_all(
-        self, formulation: Formulation, previous: Any, X: Any, y: Any, interrupt: DeferredInterrupt
+        self,
+        formulation: Formulation,
+        classes: Any,
+        previous: Any,
+        X: Any,
+        y: Any,
+        interrupt: DeferredInterrupt,
     ) -> list[Result]:
         """Solve the problems of the formulation, side by side if `n_jobs` says so."""
-        names = formulation.names(self.classes_)
+        names = formulation.names(classes)
         n_threads = min(effective_n_jobs(self.n_jobs), len(names))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         deadline = np.inf if self.max_time is None else perf_counter() + self.max_time
         callbacks = FitCallbacks(self, X, y, len(names))
 
         with Bars(names, self.tol, show=bool(self.verbose)) as bars:
-            if not certificate.weights.signatures:
-                bars.say("Loading the kernels; the first fit on a machine compiles them.")
 
             def run(p: int) -> Result:
                 epochs = callbacks.problem(
-                    p, fitted=lambda w: self._coef_from(formulation.weights([w]))
+                    p, lambda w: {"classes_": classes, **self._coef_from(formulation.weights([w]))}
                 )
 
                 def watch(progress: Progress) -> bool:
@@ -307,6 +342,14 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
                 )
                 bars.update(p, result.n_iter, result.relative_gap, result.history["active"][-1])
                 epochs.close(whole_problem=len(names) > 1)
+                logger.info(
+                    "%s: relative gap %.1e after %d epochs, %d of them Newton steps, and %.2f s",
+                    names[p],
+                    result.relative_gap,
+                    result.n_iter,
+                    result.n_newton,
+                    result.history["time"][-1],
+                )
                 return result
 
             if n_threads == 1:
@@ -323,8 +366,9 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         scaling = self.intercept_scaling if self.fit_intercept else 0.0
         return {"coef_": weights[:, :-1].copy(), "intercept_": scaling * weights[:, -1]}
 
-    def _set_fitted(self, formulation: Formulation, results: list[Result]) -> None:
+    def _set_fitted(self, formulation: Formulation, classes: Any, results: list[Result]) -> None:
         """Set the fitted attributes from the results of the problems."""
+        self.classes_ = classes
         weights = formulation.weights([result.w for result in results])
         for name, value in self._coef_from(weights).items():
             setattr(self, name, value)
@@ -341,19 +385,21 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         self.history_ = np.concatenate([result.history for result in results])
 
     def _shortfall(self) -> str:
-        above = self.relative_gap_ / max(1.0 - self.relative_gap_, 1e-300)  # gap / D
+        proven = "which proves nothing yet about the optimum"
+        if self.relative_gap_ < 1.0:
+            above = 100 * self.relative_gap_ / (1.0 - self.relative_gap_)  # gap / D
+            proven = f"the objective is at most {above:.2g} % above the optimum"
         return (
             f"LinearSVC stopped at relative duality gap {self.relative_gap_:.1e} > tol "
-            f"{self.tol:.1e} after {self.n_iter_} epochs; the objective is at most "
-            f"{100 * above:.2g} % above the optimum. Raise max_iter, max_time or tol, or scale the "
-            "features."
+            f"{self.tol:.1e} after {self.n_iter_} epochs; {proven}. Raise max_iter, max_time or "
+            "tol, or scale the features."
         )
 
     def to_sklearn(self) -> Any:
         """Return a fitted `sklearn.svm.LinearSVC` with the same predictions.
 
-        For everything that consumes scikit-learn's models. The squared loss has no counterpart
-        there: that model predicts, but cannot be trained again as it is.
+        For everything that consumes scikit-learn's models. The squared loss and Weston-Watkins
+        have no counterpart there: such a model predicts, but trained again it would become another.
 
         Examples
         --------
@@ -369,7 +415,9 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         check_is_fitted(self)
         shared = ("C", "fit_intercept", "intercept_scaling", "class_weight", "random_state")
         loss = "hinge" if self.loss == "hinge" else "squared_hinge"
-        model = SklearnLinearSVC(loss=loss, **{name: getattr(self, name) for name in shared})
+        multi_class = "ovr" if self.multi_class == "ovr" else "crammer_singer"
+        parameters = {name: getattr(self, name) for name in shared}
+        model = SklearnLinearSVC(loss=loss, multi_class=multi_class, **parameters)
         fitted = ("coef_", "intercept_", "classes_", "n_iter_", "n_features_in_")
         for name in (*fitted, "feature_names_in_"):
             if hasattr(self, name):

@@ -138,34 +138,40 @@ def _block_step(
 ) -> None:
     """Fill `v` with the dual variables that are optimal for this row, all others being fixed."""
     k = t.shape[0]
-    if q > 0.0:
+    if q == 0.0:  # a zero row loses 1 per class, whatever W is
+        for m in range(k):
+            v[m] = upper / (k - 1) if joint else upper
+    elif joint:
+        top = 1 if label == 0 else 0
+        worst = top
+        for m in range(k):
+            if m != label:
+                if (t[m] - t[top]) / q + (b[m] - b[top]) > 0.0:
+                    top = m
+                if t[m] > t[worst]:
+                    worst = m
+        largest = t[top] / q + b[top] + total
+        for m in range(k):
+            v[m] = (t[m] - t[top]) / q + (b[m] - b[top])
+            if few and b[m] == 0.0 and m != worst:
+                v[m] = -largest
+        v[label] = -largest
+        level = crammer_singer_level(v, largest, upper, scratch)
+        new_total = 0.0
+        for m in range(k):
+            v[m] = max(v[m] - level, 0.0) if m != label else 0.0
+            new_total += v[m]
+        if new_total > upper:  # by rounding
+            for m in range(k):
+                v[m] *= upper / new_total
+    else:
         for m in range(k):
             v[m] = t[m] / q + b[m] + total
         v[label] = 0.0
-        if few:
-            _keep_few(t, b, v)
-        if joint:
-            level = crammer_singer_level(v, upper, scratch)
-        else:
-            level = weston_watkins_level(v, upper, total, scratch)
+        level = weston_watkins_level(v, upper, total, scratch)
         for m in range(k):
             v[m] = min(max(v[m] - level, 0.0), upper)
-    else:  # a zero row loses 1 per class, whatever W is
-        for m in range(k):
-            v[m] = upper / (k - 1) if joint else upper
     v[label] = 0.0
-
-
-@jit
-def _keep_few(t: Any, b: Any, v: Any) -> None:
-    """Set v to 0 where b is 0, but for the class of the largest t; what is not positive stays 0."""
-    top = 0
-    for m in range(t.shape[0]):
-        if t[m] > t[top]:
-            top = m
-    for m in range(t.shape[0]):
-        if b[m] == 0.0 and m != top:
-            v[m] = 0.0
 
 
 @jit_sums
