@@ -65,6 +65,7 @@ def newton_cost(problem: AnyProblem) -> float:
     return steps * (3 * stored + pairs + factor + 5 * n + 30_000)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a direction that is not finite ends the method
 def newton(run: Run) -> None:
     """Take Newton steps until the run is over or they get stuck."""
     step = _Steps(run)
