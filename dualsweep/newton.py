@@ -44,7 +44,7 @@ INNER_GAP = 0.03
 # is the w of b, whose primal is a little larger than that of the w Newton works on.
 TRY_AT = 0.5
 
-MAX_STEPS = 200
+MAX_STEPS = 500
 
 # Products of two entries computed between two looks at the clock: some 0.1 s.
 PAIRS_PER_CALL = 100_000_000

@@ -325,3 +325,16 @@ def test_dual_variables_are_feasible_at_any_scale(formulation, scale):
     W = np.vstack([model.coef_.T, np.zeros(3)])
     primal, dual = oracle.primal(W), oracle.dual(beta)
     assert -1e-12 * primal <= primal - dual <= model.relative_gap_ * primal + 1e-12 * primal
+
+
+def test_restricted_steps_never_lose(monkeypatch):
+    """Rows that are classified with room to spare must be left alone; the dual never falls."""
+    import dualsweep.problem as problem_module
+
+    monkeypatch.setattr(problem_module, "DENSE_CLASSES", 2)
+    _, problem = setup("crammer_singer", n=120, d=20, k=12, cost=2.0)
+    result = solve(problem, tol=1e-6, max_iter=5000)
+    assert result.converged
+    assert (np.diff(result.history["dual"]) >= -1e-9).all()
+    rows, _, _ = problem.nonzero(result.alpha)
+    assert len(np.unique(rows)) < 120

@@ -154,8 +154,8 @@ def _block_step(
         for m in range(k):
             v[m] = (t[m] - t[top]) / q + (b[m] - b[top])
             if few and b[m] == 0.0 and m != worst:
-                v[m] = -largest
-        v[label] = -largest
+                v[m] = -np.inf
+        v[label] = -np.inf
         level = crammer_singer_level(v, largest, upper, scratch)
         new_total = 0.0
         for m in range(k):
