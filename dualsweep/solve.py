@@ -12,7 +12,7 @@ from .newton import newton, newton_cost
 from .problem import AnyProblem, Progress, Result
 from .rows import n_stored
 from .run import Run
-from .schedules import SCHEDULES
+from .schedules import SCHEDULES, Schedule
 from .sweeps import sweeps
 
 __all__ = ["SOLVERS", "solve"]
@@ -75,14 +75,17 @@ def solve(
     )
     if max_time <= 0.0 or stop():  # there is a model already, w = 0 or where `alpha` is
         return run.result()
+
+    def plan() -> Schedule:
+        return SCHEDULES[schedule](run.candidates, random_state(*seed))
+
     hand_over = HandOver(problem, tol, solver)
-    state = random_state(*seed)
     if not hand_over.at_once:
-        sweeps(run, SCHEDULES[schedule](run.candidates, state), give_up=hand_over)
+        sweeps(run, plan(), give_up=hand_over)
     if not run.over and hand_over.allowed:
         newton(run)
     if not run.over:  # Newton got stuck
-        sweeps(run, SCHEDULES[schedule](run.candidates, state), give_up=lambda gap: False)
+        sweeps(run, plan(), give_up=lambda gap: False)
     return run.result()
 
 

@@ -54,7 +54,12 @@ def announce_compilation(show: bool) -> Iterator[None]:
 
 
 class Bars:
-    """One progress bar per problem: how far the gap has come down to tol, in decades."""
+    """One progress bar per problem: how far the gap has come down to tol, in decades.
+
+    Of many problems, only those that are being solved are shown.
+    """
+
+    MANY = 12
 
     def __init__(self, names: list[str], tol: float, show: bool) -> None:
         self.tol = tol
@@ -62,7 +67,10 @@ class Bars:
         self.display: Any = None
         if show:
             self.display = _rich_progress()
-            self.tasks = [self.display.add_task(name, total=1.0, note="") for name in names]
+            visible = len(names) <= self.MANY
+            self.tasks = [
+                self.display.add_task(name, total=1.0, note="", visible=visible) for name in names
+            ]
 
     def __enter__(self) -> Bars:
         if self.display is not None:
@@ -81,7 +89,8 @@ class Bars:
         if relative_gap > self.tol:
             done = max(math.log(min(relative_gap, 1.0)) / math.log(self.tol), 0.0)
         note = f"gap {relative_gap:.1e} / {self.tol:.0e}  epoch {epoch}  {active:,} rows active"
-        self.display.update(self.tasks[problem], completed=done, note=note)
+        visible = len(self.tasks) <= self.MANY or done < 1.0
+        self.display.update(self.tasks[problem], completed=done, note=note, visible=visible)
 
 
 def _rich_progress() -> Any:

@@ -48,7 +48,9 @@ def check_weights(sample_weight: Any, X: Any) -> Any:
 def row_costs(C: float, class_weight: Any, classes: Any, codes: Any, sample_weight: Any) -> Any:
     """Return ``C_i = C * sample_weight_i * class_weight[y_i]``."""
     weight = np.ones(len(codes)) if sample_weight is None else sample_weight
-    if isinstance(class_weight, str):  # "balanced", counted with weights: 2 is the row twice
+    if class_weight is None:
+        per_class = np.ones(len(classes))
+    elif isinstance(class_weight, str):  # "balanced", counted with weights: 2 is the row twice
         mass = np.bincount(codes[codes >= 0], weight[codes >= 0], minlength=len(classes))
         per_class = mass.sum() / (len(classes) * mass)
     else:
