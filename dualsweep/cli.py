@@ -113,7 +113,8 @@ def train(
         str,
         typer.Option(
             metavar="FORMULATION",
-            help="For more than two classes: ovr, crammer_singer or weston_watkins.",
+            help="For more than two classes: ovr, crammer_singer or weston_watkins. The last two "
+            "have losses of their own and no use for --loss; on badly scaled data ovr is faster.",
         ),
     ] = "ovr",
     solver: Annotated[
@@ -301,7 +302,7 @@ def _shortfall(model: Any) -> str:
     return (
         f"The model is written: relative duality gap {model.relative_gap_:.1e} {relation} tol "
         f"{model.tol:.1e} after {model.n_iter_} epochs, so no objective is more than "
-        f"{100 * model.relative_gap_:.3g} % lower."
+        f"{100 * min(model.relative_gap_, 1.0):.3g} % lower."
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from .duals import SlottedDuals
 from .kernels.binary import sweep
@@ -94,6 +95,28 @@ class Problem(NamedTuple):
         at_upper = (slack > reach) & (alpha[members] == self.cost[members] * self.loss.upper)
         return at_lower | at_upper
 
+    def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
+        """Return the s in [0, 1] for which the gap of ``s * alpha`` is smallest.
+
+        With w times s goes the margin times s, and the gap is convex in s.
+        """
+        loss, cost, a = self.loss, self.cost[members], alpha[members]
+        upper, diag = cost * loss.upper, loss.diag / cost
+        size, total = float(w @ w), float(a.sum())
+        curvature = size + 0.5 * float((diag * a) @ a)
+
+        def gap(s: float) -> float:
+            slack_s = 1.0 - s * (1.0 - slack)
+            if loss.diag > 0.0:
+                best = np.clip(slack_s / diag, loss.lower, upper)
+            else:
+                best = np.where(slack_s > 0.0, upper, loss.lower)
+            losses = float(best @ slack_s - 0.5 * (diag * best) @ best)
+            return losses + s * s * curvature - s * total
+
+        found = minimize_scalar(gap, bounds=(0.0, 1.0), method="bounded")
+        return float(found.x) if found.fun < 0.99 * gap(1.0) else 1.0
+
 
 class MulticlassProblem(NamedTuple):
     """A Crammer-Singer or Weston-Watkins problem; see `dualsweep.kernels.multiclass`.
@@ -172,6 +195,10 @@ class MulticlassProblem(NamedTuple):
         """Return primal and gap; fill in how firmly the rows `members` are where they are."""
         scratch = np.empty((2, self.n_classes))
         return certify_multiclass(*self[:5], members, _arrays(alpha), w, slack, scratch)
+
+    def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
+        """Return 1: the scores it would take are not kept."""
+        return 1.0
 
     def settled(self, members: Any, alpha: Any, slack: Any, radius: float) -> Any:
         """Tell which of `members` have the dual variables of the optimum, as in `Problem`.

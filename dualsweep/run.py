@@ -47,9 +47,9 @@ class Run:
         self.slack = np.empty(len(self.candidates))
         self.active = len(self.candidates)
         self.w = np.zeros(problem.weights_shape)
-        # The dual point of the smallest gap so far; None is zero.
+        # The dual point of the smallest gap that a certificate found.
         self.best_alpha: Any = None
-        self.best_gap = problem.primal_at_zero
+        self.best_gap = np.inf
         if alpha is None:
             self.alpha = problem.zero_alpha()
             self.primal = self.gap = problem.primal_at_zero
@@ -71,7 +71,8 @@ class Run:
     @property
     def over(self) -> bool:
         """Whether there is nothing more to do, or no more time to do it in."""
-        return self.converged or self.halted or self.epoch >= self.max_iter
+        at_floor = self.gap <= ROUNDING * self.primal  # nothing smaller can be proven
+        return self.converged or self.halted or self.epoch >= self.max_iter or at_floor
 
     def check(self) -> None:
         """Recompute w from alpha, then the certificate."""
@@ -102,11 +103,22 @@ class Run:
             self.halted = True
 
     def result(self) -> Result:
-        """Return the best that has been reached."""
-        if not self.converged and not self.gap <= self.best_gap:
-            zero = self.best_alpha is None
-            self.alpha = self.problem.zero_alpha() if zero else self.best_alpha
-            self.check()
+        """Return the best that has been reached.
+
+        A run that did not converge returns its best certified point, scaled down where that makes
+        the gap smaller: early on, sweeps can lead to weights that are right but for their length.
+        """
+        if self.epoch > 0 and not self.converged:
+            if self.best_alpha is None:  # overflow: no certificate was ever finite
+                self.alpha = self.problem.zero_alpha()
+                self.check()
+            elif not self.gap <= self.best_gap:
+                self.alpha = self.best_alpha
+                self.check()
+            scale = self.problem.best_scale(self.candidates, self.alpha, self.slack, self.w)
+            if scale < 1.0:
+                self.alpha *= scale
+                self.check()
         return Result(
             w=self.w,
             alpha=self.alpha,

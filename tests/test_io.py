@@ -34,8 +34,8 @@ def test_svmlight(tmp_path):
     path = tmp_path / "data.svm"
     path.write_text(TEXT)
     X, y = load_data(path)
-    expected = np.array([[0, 0.5, 0, 2], [0, 0, -1.25, 0], [0, 0, 0, 1e-3]], dtype=np.float32)
-    np.testing.assert_array_equal(X.toarray(), expected)  # index j is column j
+    expected = np.array([[0.5, 0, 2], [0, -1.25, 0], [0, 0, 1e-3]], dtype=np.float32)
+    np.testing.assert_array_equal(X.toarray(), expected)  # the first column has index 1
     assert X.dtype == np.float32
     assert y.dtype == np.int64
     assert y.tolist() == [1, -1, 1]
@@ -45,7 +45,7 @@ def test_svmlight_compressed(tmp_path):
     path = tmp_path / "data.svm.bz2"
     path.write_bytes(bz2.compress(TEXT.encode()))
     X, y = load_data(str(path))
-    assert X.shape == (3, 4)
+    assert X.shape == (3, 3)
     assert y.tolist() == [1, -1, 1]
 
 
@@ -59,7 +59,7 @@ def test_svmlight_labels_that_are_not_integers(tmp_path):
 def test_svmlight_with_a_given_number_of_columns(tmp_path, n_features):
     path = tmp_path / "data.svm"
     path.write_text(TEXT)
-    full = np.pad(load_data(path)[0].toarray(), [(0, 0), (0, 2)])
+    full = np.pad(load_data(path)[0].toarray(), [(0, 0), (0, 3)])
     X, _ = load_data(path, n_features=n_features)
     np.testing.assert_array_equal(X.toarray(), full[:, :n_features])
 

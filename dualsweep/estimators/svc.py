@@ -385,14 +385,15 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         self.history_ = np.concatenate([result.history for result in results])
 
     def _shortfall(self) -> str:
-        proven = "which proves nothing yet about the optimum"
-        if self.relative_gap_ < 1.0:
-            above = 100 * self.relative_gap_ / (1.0 - self.relative_gap_)  # gap / D
-            proven = f"the objective is at most {above:.2g} % above the optimum"
+        gap, proven = self.relative_gap_, "the objective may be far above the optimum"
+        if gap < 0.9:
+            proven = f"the objective is at most {100 * gap / (1 - gap):.2g} % above the optimum"
+        advice = "Raise max_iter, max_time or tol, or scale the features"
+        if gap <= 1e-15:
+            advice = "float64 cannot prove less: raise tol"
         return (
-            f"LinearSVC stopped at relative duality gap {self.relative_gap_:.1e} > tol "
-            f"{self.tol:.1e} after {self.n_iter_} epochs; {proven}. Raise max_iter, max_time or "
-            "tol, or scale the features."
+            f"LinearSVC stopped at relative duality gap {gap:.1e} > tol {self.tol:.1e} after "
+            f"{self.n_iter_} epochs; {proven}. {advice}."
         )
 
     def to_sklearn(self) -> Any:

@@ -36,8 +36,8 @@ def load_data(
     Returns
     -------
     X : csr_array or ndarray of shape (n_samples, n_features)
-        Rows. Values of text are float32. Index j of the text is column j, wherever the file
-        starts to count, so that all files of a data set agree; if it is 1, column 0 stays empty.
+        Rows. Values of text are float32. The first column has index 1, as LIBSVM counts, or index
+        0 if that occurs in the file.
     y : ndarray of shape (n_samples,) or None
         Labels; integers where the text has no others. None if the file has none.
 
@@ -69,7 +69,7 @@ def _load_svmlight(path: Path, n_features: int | None) -> tuple[Any, Any]:
     from sklearn.datasets import load_svmlight_file
 
     try:
-        X, y = load_svmlight_file(str(path), dtype=np.float32, zero_based=True)
+        X, y = load_svmlight_file(str(path), dtype=np.float32, zero_based="auto")
     except (ValueError, IndexError, OverflowError, EOFError, zlib.error) as error:
         raise ValueError(
             f"{path} is neither svmlight text (label index:value ...) nor .npz ({error})."
