@@ -73,7 +73,7 @@ def newton(run: Run) -> None:
     tried = np.inf
     for _ in range(MAX_STEPS):
         if run.poll():
-            return
+            break
         step.measure()
         # An inner gap that fell a lot since a failed attempt makes another one worthwhile.
         if step.gap <= TRY_AT * run.tol * step.primal and step.inner_gap < 0.1 * tried:
@@ -87,7 +87,7 @@ def newton(run: Run) -> None:
             break
         run.n_newton += 1
         run.tick(step.gap / step.primal, step.w)
-        if run.halted or run.epoch >= run.max_iter:
+        if run.epoch >= run.max_iter:
             break
     step.measure()
     _adopt(run, step.b)

@@ -139,6 +139,21 @@ def test_a_worse_point_is_not_adopted():
     assert run.gap <= gap
 
 
+def test_what_newton_reached_is_kept_when_it_is_stopped():
+    problem = naive.library_problem(*naive.random_data(300, 8), 1.0, "squared_hinge", BIAS)
+    whole = solve(problem, solver="newton", tol=1e-12)
+    steps = []
+    part = solve(
+        problem,
+        solver="newton",
+        tol=1e-300,
+        watch=lambda progress: steps.append(progress.epoch),
+        stop=lambda: len(steps) == whole.n_newton,
+    )
+    assert part.n_newton == whole.n_newton
+    assert part.relative_gap <= 1e-12
+
+
 def test_hand_over_follows_the_rate_of_the_gap():
     problem = naive.library_problem(*naive.random_data(3000, 8), 1.0, "squared_hinge", BIAS)
     rule = HandOver(problem, tol=1e-6, solver="auto")
