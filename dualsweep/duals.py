@@ -1,8 +1,9 @@
 """Dual variables of many classes: a dense matrix, or only the nonzero ones of each row.
 
-A Crammer-Singer row has nonzero dual variables for the few classes it is confused with, so with
-many classes a dense matrix is nearly all zeros (Keerthi et al. 2008, section 2). Kernels read and
-write a row through `load_duals` and `store_duals`, whichever of the two it is.
+A Crammer-Singer row has nonzero dual variables for the few classes it is confused with, so most of
+a dense matrix would be zeros (Keerthi et al. 2008, section 2): it is kept as `Slots`. Those of
+Weston-Watkins, many of which are at their upper bound, are a dense matrix. Kernels read and write a
+row through the functions below, whichever of the two it is.
 """
 
 from __future__ import annotations
@@ -11,11 +12,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._jit import overload_rows
+from ._jit import jit_inline, jit_sums, overload_rows, prefetch
 
-__all__ = ["Slots", "SlottedDuals", "load_duals", "store_duals"]
+__all__ = [
+    "Slots",
+    "SlottedDuals",
+    "inner_duals",
+    "is_slots",
+    "load_duals",
+    "movable_duals",
+    "prefetch_duals",
+    "store_duals",
+]
 
 FIRST_SLOTS = 8
+
+# A block step of Crammer-Singer sets at most this many dual variables of a row, enough to converge
+# in as many sweeps as without a limit (1,000 classes): at the first visit of a row all classes
+# violate alike, and would all get a share.
+MOST_SLOTS = 64
+PREFETCH_DUALS = 32  # of a dense row, how many to ask for ahead
+RAISES = 10  # attempts to find the most violating classes by raising a threshold
 
 
 class Slots(NamedTuple):
@@ -78,12 +95,90 @@ def load_duals(beta: Any, i: int, out: Any) -> None:
     raise TypeError("load_duals runs inside kernels only")
 
 
-def store_duals(beta: Any, i: int, row: Any) -> bool:
-    """Replace the dual variables of row i; return false, having done nothing, if they don't fit."""
+def prefetch_duals(beta: Any, i: int) -> None:
+    """Ask for the dual variables of row i."""
+    raise TypeError("prefetch_duals runs inside kernels only")
+
+
+def store_duals(beta: Any, i: int, classes: Any, values: Any, n: int) -> bool:
+    """Set n dual variables of row i; return false, having done nothing, if they do not fit.
+
+    With slots, all others become 0.
+    """
     raise TypeError("store_duals runs inside kernels only")
 
 
-def _is_slots(beta: Any) -> bool:
+def inner_duals(beta: Any, i: int, upper: float, classes: Any, b: Any) -> int:
+    """Fill `classes` and `b` with the dual variables of row i inside their bounds; return how many.
+
+    With slots, those are the nonzero ones.
+    """
+    raise TypeError("inner_duals runs inside kernels only")
+
+
+def movable_duals(
+    beta: Any,
+    i: int,
+    upper: float,
+    label: int,
+    violations: Any,
+    above: float,
+    classes: Any,
+    t: Any,
+    b: Any,
+) -> tuple[int, float, float, float]:
+    """Fill `classes`, `t` and `b` with the dual variables of row i that a block step may move.
+
+    With slots, those are the nonzero ones and that of the most violating class (Keerthi et al.
+    2008, section 2), and, if `above` is finite, of the classes with a violation t above it as long
+    as there are fewer than `MOST_SLOTS`. Dense, those are the ones inside their bounds or at a
+    bound that t points away from, or, if `above` is finite, all.
+
+    Returns how many, the row's share of the duality gap, the largest t among those left out at 0
+    and the smallest among those left out at `upper`. ``violations[label]`` is 0.
+    """
+    raise TypeError("movable_duals runs inside kernels only")
+
+
+@jit_sums
+def _share(t: Any, b: Any, upper: float) -> float:
+    """Return ``sum(upper * max(t, 0) - b * t)``."""
+    share = 0.0
+    for m in range(t.shape[0]):
+        share += upper * max(t[m], 0.0) - b[m] * t[m]
+    return share
+
+
+@jit_sums
+def _count(t: Any, threshold: float) -> int:
+    """Count the t at or above the threshold."""
+    n = 0
+    for m in range(t.shape[0]):
+        n += 1 if t[m] >= threshold else 0
+    return n
+
+
+@jit_sums
+def _largest(t: Any) -> float:
+    """Return the largest t."""
+    largest = t[0]
+    for m in range(1, t.shape[0]):
+        largest = max(largest, t[m])
+    return largest
+
+
+@jit_inline
+def _take(m: int, n: int, violations: Any, classes: Any, t: Any, b: Any) -> int:
+    """Add class m, whose dual variable is 0, to the n there are; return their new number."""
+    classes[n] = m
+    t[n] = violations[m]
+    b[n] = 0.0
+    violations[m] = -np.inf
+    return n + 1
+
+
+def is_slots(beta: Any) -> bool:
+    """Tell whether a numba type is that of `Slots`."""
     return getattr(beta, "instance_class", None) is Slots
 
 
@@ -99,29 +194,139 @@ def _load_duals(beta: Any, i: Any, out: Any) -> Any:
         for s in range(beta.counts[i]):
             out[beta.classes[i, s]] = beta.values[i, s]
 
-    return load_slots if _is_slots(beta) else load_dense
+    return load_slots if is_slots(beta) else load_dense
+
+
+@overload_rows(prefetch_duals)
+def _prefetch_duals(beta: Any, i: Any) -> Any:
+    def prefetch_dense(beta, i):  # type: ignore[no-untyped-def]
+        k = beta.shape[1]
+        flat = beta.reshape(-1)
+        for m in range(i * k, i * k + min(k, PREFETCH_DUALS), 8):
+            prefetch(flat, m)
+
+    def prefetch_slots(beta, i):  # type: ignore[no-untyped-def]
+        start = i * beta.values.shape[1]
+        prefetch(beta.counts, i)
+        prefetch(beta.classes.reshape(-1), start)
+        prefetch(beta.values.reshape(-1), start)
+
+    return prefetch_slots if is_slots(beta) else prefetch_dense
 
 
 @overload_rows(store_duals)
-def _store_duals(beta: Any, i: Any, row: Any) -> Any:
-    def store_dense(beta, i, row):  # type: ignore[no-untyped-def]
-        for m in range(row.shape[0]):
-            beta[i, m] = row[m]
+def _store_duals(beta: Any, i: Any, classes: Any, values: Any, n: Any) -> Any:
+    def store_dense(beta, i, classes, values, n):  # type: ignore[no-untyped-def]
+        for c in range(n):
+            beta[i, classes[c]] = values[c]
         return True
 
-    def store_slots(beta, i, row):  # type: ignore[no-untyped-def]
+    def store_slots(beta, i, classes, values, n):  # type: ignore[no-untyped-def]
         needed = 0
-        for m in range(row.shape[0]):
-            needed += 1 if row[m] != 0.0 else 0
+        for c in range(n):
+            needed += 1 if values[c] != 0.0 else 0
         if needed > beta.values.shape[1]:
             return False
         s = 0
-        for m in range(row.shape[0]):
-            if row[m] != 0.0:
-                beta.classes[i, s] = m
-                beta.values[i, s] = row[m]
+        for c in range(n):
+            if values[c] != 0.0:
+                beta.classes[i, s] = classes[c]
+                beta.values[i, s] = values[c]
                 s += 1
         beta.counts[i] = s
         return True
 
-    return store_slots if _is_slots(beta) else store_dense
+    return store_slots if is_slots(beta) else store_dense
+
+
+@overload_rows(inner_duals)
+def _inner_duals(beta: Any, i: Any, upper: Any, classes: Any, b: Any) -> Any:
+    def inner_dense(beta, i, upper, classes, b):  # type: ignore[no-untyped-def]
+        n = 0
+        for m in range(beta.shape[1]):
+            if 0.0 < beta[i, m] < upper:
+                classes[n] = m
+                b[n] = beta[i, m]
+                n += 1
+        return n
+
+    def inner_slots(beta, i, upper, classes, b):  # type: ignore[no-untyped-def]
+        n = beta.counts[i]
+        for c in range(n):
+            classes[c] = beta.classes[i, c]
+            b[c] = beta.values[i, c]
+        return n
+
+    return inner_slots if is_slots(beta) else inner_dense
+
+
+@overload_rows(movable_duals)
+def _movable_duals(
+    beta: Any,
+    i: Any,
+    upper: Any,
+    label: Any,
+    violations: Any,
+    above: Any,
+    classes: Any,
+    t: Any,
+    b: Any,
+) -> Any:
+    def movable_dense(  # type: ignore[no-untyped-def]
+        beta, i, upper, label, violations, above, classes, t, b
+    ):
+        row = beta[i]
+        share = _share(violations, row, upper)
+        n = 0
+        least, most = -np.inf, np.inf
+        for m in range(violations.shape[0]):
+            tm, bm = violations[m], row[m]
+            at_zero = (bm == 0.0) & (tm <= 0.0) & (m != label)
+            at_upper = (bm == upper) & (tm >= 0.0)
+            least = max(least, tm if at_zero else -np.inf)
+            most = min(most, tm if at_upper else np.inf)
+            classes[n] = m
+            t[n] = tm
+            b[n] = bm
+            n += ((above < np.inf) | (not (at_zero | at_upper))) & (m != label)
+        return n, max(share, 0.0), least, most
+
+    def movable_slots(  # type: ignore[no-untyped-def]
+        beta, i, upper, label, violations, above, classes, t, b
+    ):
+        k = violations.shape[0]
+        n = np.int64(beta.counts[i])
+        product, largest = 0.0, 0.0
+        for c in range(n):
+            classes[c] = beta.classes[i, c]
+            t[c] = violations[classes[c]]
+            b[c] = beta.values[i, c]
+            product += b[c] * t[c]
+            largest = max(largest, t[c])
+            violations[classes[c]] = -np.inf  # found, until the end
+        violations[label] = -np.inf
+        worst = _largest(violations)
+        share = upper * max(worst, largest) - product
+        if worst > largest:
+            m = 0
+            while violations[m] != worst:
+                m += 1
+            n = _take(m, n, violations, classes, t, b)
+        if above < np.inf:
+            threshold = above
+            for _ in range(RAISES):
+                if _count(violations, threshold) <= MOST_SLOTS - n:
+                    break
+                threshold += 0.5 * (worst - threshold)
+            m = (i * MOST_SLOTS) % k  # where many are equal, other classes for every row
+            for _ in range(k):
+                if violations[m] >= threshold and n < MOST_SLOTS:
+                    n = _take(m, n, violations, classes, t, b)
+                m = m + 1 if m + 1 < k else 0
+        left_out = _largest(violations) if n < MOST_SLOTS else -np.inf
+        for c in range(n):
+            violations[classes[c]] = t[c]
+        violations[label] = 0.0
+        return n, max(share, 0.0), left_out, np.inf
+
+    return movable_slots if is_slots(beta) else movable_dense

@@ -24,9 +24,6 @@ __all__ = [
     "Result",
 ]
 
-# Classes up to which Crammer-Singer's dual variables are a dense matrix.
-DENSE_CLASSES = 32
-
 HISTORY_DTYPE = np.dtype(
     [
         ("problem", np.int64),  # which of several problems: the class in one-versus-rest, else 0
@@ -71,8 +68,20 @@ class Problem(NamedTuple):
         """Objective of w = 0, where every loss is 1 whatever the data."""
         return float(self.cost.sum())
 
-    def sweep(self, order: Any, alpha: Any, w: Any, grads: Any, gains: Any, shares: Any) -> float:
-        """Visit the rows of `order`; see `dualsweep.kernels.binary.sweep`."""
+    def sweep(
+        self,
+        shrunk: bool,
+        order: Any,
+        alpha: Any,
+        w: Any,
+        grads: Any,
+        gains: Any,
+        shares: Any,
+    ) -> float:
+        """Visit the rows of `order`; see `dualsweep.kernels.binary.sweep`.
+
+        `shrunk` means nothing here: a row has a single dual variable.
+        """
         return sweep(*self, order, alpha, w, grads, gains, shares)
 
     def weights(self, alpha: Any, w: Any) -> None:
@@ -138,7 +147,7 @@ class MulticlassProblem(NamedTuple):
 
     def zero_alpha(self) -> Any:
         """Return dual variables to start from: dense, or slots where most would stay 0."""
-        if self.joint and self.n_classes > DENSE_CLASSES:
+        if self.joint:
             return SlottedDuals(len(self.y), self.n_classes)
         return np.zeros((len(self.y), self.n_classes))
 
@@ -163,14 +172,23 @@ class MulticlassProblem(NamedTuple):
         """Objective of W = 0, where a row loses 1, or 1 per other class."""
         return float(self.cost.sum()) * (1 if self.joint else self.n_classes - 1)
 
-    def sweep(self, order: Any, alpha: Any, w: Any, grads: Any, gains: Any, shares: Any) -> float:
+    def sweep(
+        self,
+        shrunk: bool,
+        order: Any,
+        alpha: Any,
+        w: Any,
+        grads: Any,
+        gains: Any,
+        shares: Any,
+    ) -> float:
         """Visit the rows of `order`; see `dualsweep.kernels.multiclass.sweep_multiclass`."""
-        scratch, changed = np.empty((5, self.n_classes)), np.empty(self.n_classes, np.int64)
+        scratch, classes = self._scratch()
         gain, start = 0.0, 0
         while True:
             part, done = sweep_multiclass(
                 *self[:5],
-                isinstance(alpha, SlottedDuals),
+                shrunk,
                 order[start:],
                 _arrays(alpha),
                 w,
@@ -178,7 +196,7 @@ class MulticlassProblem(NamedTuple):
                 gains[start:],
                 shares,
                 scratch,
-                changed,
+                classes,
             )
             gain += part
             start += done
@@ -188,13 +206,15 @@ class MulticlassProblem(NamedTuple):
 
     def weights(self, alpha: Any, w: Any) -> None:
         """Overwrite `w` with the weights of `alpha`."""
-        step, changed = np.empty(self.n_classes), np.empty(self.n_classes, np.int64)
-        weights_multiclass(self.rows, self.y, _arrays(alpha), w, step, changed)
+        weights_multiclass(self.rows, self.y, _arrays(alpha), w, *self._scratch())
 
     def certify(self, members: Any, alpha: Any, w: Any, slack: Any) -> tuple[float, float]:
         """Return primal and gap; fill in how firmly the rows `members` are where they are."""
-        scratch = np.empty((2, self.n_classes))
+        scratch, _ = self._scratch()
         return certify_multiclass(*self[:5], members, _arrays(alpha), w, slack, scratch)
+
+    def _scratch(self) -> tuple[Any, Any]:
+        return np.empty((6, self.n_classes)), np.empty(self.n_classes, np.int64)
 
     def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
         """Return 1: the scores it would take are not kept."""

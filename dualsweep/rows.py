@@ -21,13 +21,14 @@ __all__ = [
     "as_rows",
     "n_rows",
     "n_stored",
-    "row_add_outer",
+    "row_add_few",
     "row_axpy",
     "row_dot",
     "row_outer",
     "row_prefetch",
     "row_prefetch_head",
     "row_scores",
+    "row_scores_few",
     "row_sqnorm",
     "sqnorms",
 ]
@@ -150,12 +151,18 @@ def row_scores(rows: Rows, i: int, W: Any, out: Any) -> None:
     raise TypeError("row_scores runs inside kernels only")
 
 
-def row_add_outer(rows: Rows, i: int, step: Any, W: Any, changed: Any) -> None:
-    """Add ``outer(X[i], step)`` to ``W[:-1]`` and ``bias * step`` to ``W[-1]``, in place.
+def row_scores_few(rows: Rows, i: int, W: Any, classes: Any, n: int, out: Any) -> None:
+    """Fill ``out[c]`` with the score of class ``classes[c]``, for the first n of `classes`."""
+    raise TypeError("row_scores_few runs inside kernels only")
 
-    `changed` is scratch for as many integers as there are classes.
+
+def row_add_few(rows: Rows, i: int, classes: Any, step: Any, n: int, W: Any, scratch: Any) -> None:
+    """Add ``step[c] * X[i]`` to the weights of class ``classes[c]``, bias included, in place.
+
+    For the first n of `classes`, each of which is there once. `scratch` holds as many numbers as
+    there are classes in all.
     """
-    raise TypeError("row_add_outer runs inside kernels only")
+    raise TypeError("row_add_few runs inside kernels only")
 
 
 def row_prefetch_head(rows: Rows, i: int) -> None:
@@ -263,11 +270,23 @@ def _row_scores(rows: Any, i: Any, W: Any, out: Any) -> Any:
         last = W[W.shape[0] - 1]
         for m in range(k):
             out[m] = rows.bias * last[m]
-        for j in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
-            x = np.float64(rows.data[j])
-            weights = W[rows.indices[j]]
+        j, end = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])
+        one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+        data, indices = rows.data, rows.indices
+        while j + three < end:
+            xa, xb = np.float64(data[j]), np.float64(data[j + one])
+            xc, xd = np.float64(data[j + two]), np.float64(data[j + three])
+            a, b = W[indices[j]], W[indices[j + one]]
+            c, d = W[indices[j + two]], W[indices[j + three]]
             for m in range(k):
-                out[m] += x * np.float64(weights[m])
+                left = xa * np.float64(a[m]) + xb * np.float64(b[m])
+                out[m] += left + (xc * np.float64(c[m]) + xd * np.float64(d[m]))
+            j += four
+        while j < end:
+            x, a = np.float64(data[j]), W[indices[j]]
+            for m in range(k):
+                out[m] += x * np.float64(a[m])
+            j += one
 
     def scores_dense(rows, i, W, out):  # type: ignore[no-untyped-def]
         k = out.shape[0]
@@ -275,67 +294,102 @@ def _row_scores(rows: Any, i: Any, W: Any, out: Any) -> Any:
         last = W[W.shape[0] - 1]
         for m in range(k):
             out[m] = rows.bias * last[m]
-        for j in range(row.shape[0]):
-            x = np.float64(row[j])
-            weights = W[j]
+        fours = row.shape[0] // 4 * 4
+        for j in range(0, fours, 4):
+            xa, xb = np.float64(row[j]), np.float64(row[j + 1])
+            xc, xd = np.float64(row[j + 2]), np.float64(row[j + 3])
+            a, b, c, d = W[j], W[j + 1], W[j + 2], W[j + 3]
             for m in range(k):
-                out[m] += x * np.float64(weights[m])
+                left = xa * np.float64(a[m]) + xb * np.float64(b[m])
+                out[m] += left + (xc * np.float64(c[m]) + xd * np.float64(d[m]))
+        for j in range(fours, row.shape[0]):
+            x, a = np.float64(row[j]), W[j]
+            for m in range(k):
+                out[m] += x * np.float64(a[m])
 
     return scores_csr if _is_csr(rows) else scores_dense
 
 
-# Where fewer than this part of the classes change, only those are written: most of the memory
-# traffic of Crammer-Singer with many classes goes away.
-FEW_CHANGES = 0.25
-
-
-@jit
-def _find_changes(step: Any, changed: Any) -> int:
-    """Fill `changed` with where `step` is not 0; return how many, or 0 if they are not few."""
-    n = 0
-    for m in range(step.shape[0]):
-        if step[m] != 0.0:
-            changed[n] = m
-            n += 1
-    return n if n < FEW_CHANGES * step.shape[0] else 0
-
-
-@overload_rows(row_add_outer, fastmath={"contract", "nsz"})
-def _row_add_outer(rows: Any, i: Any, step: Any, W: Any, changed: Any) -> Any:
-    # The loops over classes stand here in full: as a function of their own they are not inlined
-    # and take four times as long.
-    def add_csr(rows, i, step, W, changed):  # type: ignore[no-untyped-def]
-        k = step.shape[0]
-        n = _find_changes(step, changed)
+@overload_rows(row_scores_few, fastmath={"contract", "nsz"})
+def _row_scores_few(rows: Any, i: Any, W: Any, classes: Any, n: Any, out: Any) -> Any:
+    def scores_csr(rows, i, W, classes, n, out):  # type: ignore[no-untyped-def]
+        last = W[W.shape[0] - 1]
+        for c in range(n):
+            out[c] = rows.bias * last[classes[c]]
         for j in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
             x = np.float64(rows.data[j])
             weights = W[rows.indices[j]]
-            if n > 0:
-                for c in range(n):
-                    weights[changed[c]] += x * step[changed[c]]
-            else:
-                for m in range(k):
-                    weights[m] += x * step[m]
-        last = W[W.shape[0] - 1]
-        for m in range(k):
-            last[m] += rows.bias * step[m]
+            for c in range(n):
+                out[c] += x * np.float64(weights[classes[c]])
 
-    def add_dense(rows, i, step, W, changed):  # type: ignore[no-untyped-def]
-        k = step.shape[0]
-        n = _find_changes(step, changed)
+    def scores_dense(rows, i, W, classes, n, out):  # type: ignore[no-untyped-def]
         row = rows.data[i]
+        last = W[W.shape[0] - 1]
+        for c in range(n):
+            out[c] = rows.bias * last[classes[c]]
         for j in range(row.shape[0]):
             x = np.float64(row[j])
             weights = W[j]
-            if n > 0:
-                for c in range(n):
-                    weights[changed[c]] += x * step[changed[c]]
-            else:
-                for m in range(k):
-                    weights[m] += x * step[m]
+            for c in range(n):
+                out[c] += x * np.float64(weights[classes[c]])
+
+    return scores_csr if _is_csr(rows) else scores_dense
+
+
+# Where no more than this part of the classes change, only those are written; where more do, it is
+# faster to write whole rows of W, which is vectorised.
+FEW_CLASSES = 0.25
+
+
+@overload_rows(row_add_few, fastmath={"contract", "nsz"})
+def _row_add_few(rows: Any, i: Any, classes: Any, step: Any, n: Any, W: Any, scratch: Any) -> Any:
+    # The loops over classes stand here in full: as a function of their own they are not inlined
+    # and take four times as long.
+    def add_csr(rows, i, classes, step, n, W, scratch):  # type: ignore[no-untyped-def]
+        k = W.shape[1]
         last = W[W.shape[0] - 1]
+        for c in range(n):
+            last[classes[c]] += rows.bias * step[c]
+        start, end = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])
+        if n <= FEW_CLASSES * k:
+            for j in range(start, end):
+                x = np.float64(rows.data[j])
+                weights = W[rows.indices[j]]
+                for c in range(n):
+                    weights[classes[c]] += x * step[c]
+            return
         for m in range(k):
-            last[m] += rows.bias * step[m]
+            scratch[m] = 0.0
+        for c in range(n):
+            scratch[classes[c]] = step[c]
+        for j in range(start, end):
+            x = np.float64(rows.data[j])
+            weights = W[rows.indices[j]]
+            for m in range(k):
+                weights[m] += x * scratch[m]
+
+    def add_dense(rows, i, classes, step, n, W, scratch):  # type: ignore[no-untyped-def]
+        k = W.shape[1]
+        last = W[W.shape[0] - 1]
+        for c in range(n):
+            last[classes[c]] += rows.bias * step[c]
+        row = rows.data[i]
+        if n <= FEW_CLASSES * k:
+            for j in range(row.shape[0]):
+                x = np.float64(row[j])
+                weights = W[j]
+                for c in range(n):
+                    weights[classes[c]] += x * step[c]
+            return
+        for m in range(k):
+            scratch[m] = 0.0
+        for c in range(n):
+            scratch[classes[c]] = step[c]
+        for j in range(row.shape[0]):
+            x = np.float64(row[j])
+            weights = W[j]
+            for m in range(k):
+                weights[m] += x * scratch[m]
 
     return add_csr if _is_csr(rows) else add_dense
 

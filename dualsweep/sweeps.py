@@ -62,7 +62,9 @@ def sweeps(run: Run, plan: Schedule, give_up: Callable[[float], bool]) -> None:
         order = plan.next_order()
         done = 0
         for part in _parts(problem, order):
-            dual += problem.sweep(order[part], run.alpha, w, grads[part], gains[part], shares)
+            dual += problem.sweep(
+                plan.shrunk, order[part], run.alpha, w, grads[part], gains[part], shares
+            )
             done = part.stop
             if run.poll():
                 break

@@ -1,5 +1,7 @@
 """Crammer-Singer and Weston-Watkins: sweeps, certificates and models against plain NumPy."""
 
+from copy import copy
+
 import naive
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.svm import LinearSVC as SklearnLinearSVC
 from test_subproblems import exact_crammer_singer, exact_weston_watkins
 
-from dualsweep import LinearSVC
+from dualsweep import LinearSVC, duals
 from dualsweep.problem import MulticlassProblem
 from dualsweep.rows import as_rows, sqnorms
 from dualsweep.schedules import SCHEDULES
@@ -55,14 +57,17 @@ class Naive:
         t = self.violations(W, [i])
         return self.cost[i] * self.losses(t)[0] - beta[i] @ t[0]
 
-    def visit(self, i, beta, W):
-        """Solve row i's block by enumeration; update beta and W."""
+    def visit(self, i, beta, W, moving=None):
+        """Solve row i's block, or that of some classes, by enumeration; update beta and W."""
         others = np.arange(self.k) != self.y[i]
         q = self.Z[i] @ self.Z[i]
+        if moving is not None:
+            others &= moving
         if q == 0:
-            new = np.full(self.k - 1, self.cost[i] / (self.k - 1 if self.joint else 1))
+            new = np.full(others.sum(), self.cost[i])
+            new[1 if self.joint else others.sum() :] = 0.0
         else:
-            v = self.violations(W, [i])[0] / q + beta[i] + beta[i].sum()
+            v = self.violations(W, [i])[0] / q + beta[i] + beta[i, others].sum()
             exact = exact_crammer_singer if self.joint else exact_weston_watkins
             new = exact(v[others], self.cost[i])
         beta[i, others] = new
@@ -84,6 +89,13 @@ def setup(formulation, layout="csr", cost=1.0, n=18, d=5, k=4, bias=BIAS, dtype=
     return oracle, problem
 
 
+def dense(problem, alpha):
+    rows, classes, values = problem.nonzero(alpha)
+    beta = np.zeros((len(problem.y), problem.n_classes))
+    beta[rows, classes] = values
+    return beta
+
+
 @pytest.mark.parametrize("formulation", DIRECT)
 @pytest.mark.parametrize("layout", ["csr", "dense"])
 @pytest.mark.parametrize("bias", [0.0, BIAS])
@@ -92,11 +104,11 @@ def test_a_sweep_equals_the_naive_loop(formulation, layout, bias):
     oracle, problem = setup(formulation, layout, cost, bias=bias)
     n = 18
     beta, W = problem.zero_alpha(), np.zeros(problem.weights_shape)
-    naive_beta, naive_W = beta.copy(), W.copy()
+    naive_beta, naive_W = dense(problem, beta), W.copy()
     for seed in range(3):
         order = np.random.default_rng(seed).permutation(n)
         grads, gains, shares = np.empty(n), np.empty(n), np.empty(n)
-        total = problem.sweep(order, beta, W, grads, gains, shares)
+        total = problem.sweep(False, order, beta, W, grads, gains, shares)
         for visit, i in enumerate(order):
             before, old = oracle.dual(naive_beta), naive_beta[i].copy()
             np.testing.assert_allclose(
@@ -107,9 +119,38 @@ def test_a_sweep_equals_the_naive_loop(formulation, layout, bias):
             np.testing.assert_allclose(gains[visit], gain, rtol=1e-7, atol=1e-9)
             if not np.allclose(old, naive_beta[i], rtol=1e-9, atol=0):
                 assert gains[visit] > 0
-        np.testing.assert_allclose(beta, naive_beta, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(dense(problem, beta), naive_beta, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(W, naive_W, rtol=1e-9, atol=1e-9)
         assert total == pytest.approx(gains.sum())
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
+@pytest.mark.parametrize("layout", ["csr", "dense"])
+def test_a_shrunk_sweep_moves_what_is_inside_the_bounds(formulation, layout):
+    oracle, problem = setup(formulation, layout, cost=0.2, k=6)
+    beta, W = problem.zero_alpha(), np.zeros(problem.weights_shape)
+    order, (grads, gains), shares = np.arange(18), np.empty((2, 18)), np.zeros(18)
+    problem.sweep(False, order, beta, W, grads, gains, shares)
+    before = shares.copy()
+    naive_beta, naive_W = dense(problem, beta), W.copy()
+    problem.sweep(True, order, beta, W, grads, gains, shares)
+    np.testing.assert_array_equal(shares, before)
+    moved = 0
+    for i in order:
+        if not oracle.Z[i].any():
+            continue
+        dual = oracle.dual(naive_beta)
+        inside = naive_beta[i] > 0
+        if formulation == "weston_watkins":
+            inside &= naive_beta[i] < problem.cost[i]
+        if inside.any():
+            oracle.visit(i, naive_beta, naive_W, inside)
+        gain = oracle.dual(naive_beta) - dual
+        np.testing.assert_allclose(gains[i], gain, rtol=1e-7, atol=1e-9)
+        moved += gain > 1e-9
+    assert moved > 5
+    np.testing.assert_allclose(dense(problem, beta), naive_beta, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(W, naive_W, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("formulation", DIRECT)
@@ -120,13 +161,14 @@ def test_gap_is_proven(formulation, layout, schedule, tol):
     oracle, problem = setup(formulation, layout)
     result = solve(problem, schedule=schedule, tol=tol, max_iter=200_000)
     assert result.converged
-    np.testing.assert_allclose(result.w, oracle.weights(result.alpha), atol=1e-12)
-    primal, dual = oracle.primal(result.w), oracle.dual(result.alpha)
+    beta = dense(problem, result.alpha)
+    np.testing.assert_allclose(result.w, oracle.weights(beta), atol=1e-12)
+    primal, dual = oracle.primal(result.w), oracle.dual(beta)
     assert result.primal == pytest.approx(primal, rel=1e-12)
     assert primal - dual <= tol * primal * (1 + 1e-9) + 1e-12
-    assert result.alpha.min() >= 0
-    assert not result.alpha[np.arange(18), problem.y].any()
-    used = result.alpha.sum(axis=1) if problem.joint else result.alpha.max(axis=1)
+    assert beta.min() >= 0
+    assert not beta[np.arange(18), problem.y].any()
+    used = beta.sum(axis=1) if problem.joint else beta.max(axis=1)
     assert (used <= problem.cost * (1 + 1e-12)).all()
 
 
@@ -162,7 +204,7 @@ def test_reaches_the_optimum_of_a_general_solver(formulation):
 def test_proven_rows_are_where_the_optimum_has_them(formulation):
     from dualsweep.run import Run
 
-    oracle, problem = setup(formulation, n=60, cost=0.3)
+    _, problem = setup(formulation, n=60, cost=0.3)
     best = solve(problem, tol=1e-13, max_iter=100_000)
     rough = solve(problem, tol=1e-4, max_iter=100_000)
     run = Run(
@@ -170,17 +212,15 @@ def test_proven_rows_are_where_the_optimum_has_them(formulation):
         tol=1e-4,
         max_iter=0,
         max_time=np.inf,
-        alpha=rough.alpha.copy(),
+        alpha=copy(rough.alpha),
         stop=lambda: False,
         watch=lambda progress: False,
     )
     radius = np.sqrt(2 * run.gap)
     settled = problem.settled(run.candidates, run.alpha, run.slack, radius)
     assert 0 < settled.sum() < 60
-    # Where the dual solution is not unique its weights still are: compare what the rows lose.
-    t = oracle.violations(best.w)
-    np.testing.assert_allclose(best.alpha[settled], rough.alpha[settled], atol=1e-5)
-    assert (np.abs(t[settled]) > 0).sum() > 0
+    optimum, found = dense(problem, best.alpha), dense(problem, rough.alpha)
+    np.testing.assert_allclose(found[settled], optimum[settled], atol=1e-5)
 
 
 @pytest.mark.parametrize("formulation", DIRECT)
@@ -278,30 +318,35 @@ def test_newton_is_for_one_versus_rest(digits):
         LinearSVC(multi_class="weston_watkins", solver="newton").fit(*digits)
 
 
-@pytest.mark.parametrize("layout", ["csr", "dense"])
-def test_slots_hold_what_a_dense_matrix_does(monkeypatch, layout):
-    """The same optimum, by restricted steps, with slots that have to be widened on the way."""
-    import dualsweep.duals as duals
-    import dualsweep.problem as problem_module
-
-    oracle, problem = setup("crammer_singer", layout, n=40, k=9, cost=0.05)
-    dense = solve(problem, tol=1e-8, max_iter=10_000)
-    monkeypatch.setattr(problem_module, "DENSE_CLASSES", 2)
+def test_slots_are_widened_on_the_way(monkeypatch):
+    _, problem = setup("crammer_singer", n=40, k=9, cost=0.05)
+    wide = solve(problem, tol=1e-8, max_iter=10_000)
     monkeypatch.setattr(duals, "FIRST_SLOTS", 1)
-    slotted = solve(problem, tol=1e-8, max_iter=10_000)
-    assert slotted.alpha.slots.values.shape[1] > 1
-    assert slotted.converged
-    assert slotted.primal == pytest.approx(dense.primal, rel=2e-8)
-    np.testing.assert_allclose(slotted.w, dense.w, atol=1e-4)
-    rows, classes, values = problem.nonzero(slotted.alpha)
-    rebuilt = np.zeros_like(dense.alpha)
-    rebuilt[rows, classes] = values
-    assert oracle.dual(rebuilt) == pytest.approx(slotted.dual, rel=1e-12)
+    assert problem.zero_alpha().slots.values.shape[1] == 1
+    narrow = solve(problem, tol=1e-8, max_iter=10_000)
+    assert narrow.alpha.slots.values.shape[1] > 1
+    np.testing.assert_array_equal(narrow.w, wide.w)
+    rows, classes, values = problem.nonzero(narrow.alpha)
     again = problem.alpha_from(rows[::-1], classes[::-1], values[::-1])
     assert solve(problem, tol=1e-8, alpha=again).n_iter == 0
 
 
-def test_many_classes_use_slots(digits):
+@pytest.mark.parametrize("layout", ["csr", "dense"])
+def test_very_many_violating_classes(layout):
+    """At W = 0 all 149 classes violate alike; a step takes a few of them, and the gap closes."""
+    oracle, problem = setup("crammer_singer", layout, n=300, d=6, k=150, cost=0.05)
+    order, (grads, gains), shares = np.arange(300), np.empty((2, 300)), np.empty(300)
+    alpha = problem.zero_alpha()
+    problem.sweep(False, order, alpha, np.zeros(problem.weights_shape), grads, gains, shares)
+    assert 32 < alpha.slots.counts.max() <= duals.MOST_SLOTS
+    result = solve(problem, tol=1e-6, max_iter=20_000)
+    assert result.converged
+    beta = dense(problem, result.alpha)
+    primal, dual = oracle.primal(oracle.weights(beta)), oracle.dual(beta)
+    assert primal - dual <= 1e-6 * primal * (1 + 1e-9)
+
+
+def test_fifty_classes(digits):
     X, _ = digits
     y = np.arange(len(X)) % 50
     model = LinearSVC(multi_class="crammer_singer", C=0.01, warm_start=True, random_state=0)
@@ -327,11 +372,8 @@ def test_dual_variables_are_feasible_at_any_scale(formulation, scale):
     assert -1e-12 * primal <= primal - dual <= model.relative_gap_ * primal + 1e-12 * primal
 
 
-def test_restricted_steps_never_lose(monkeypatch):
+def test_steps_never_lose():
     """Rows that are classified with room to spare must be left alone; the dual never falls."""
-    import dualsweep.problem as problem_module
-
-    monkeypatch.setattr(problem_module, "DENSE_CLASSES", 2)
     _, problem = setup("crammer_singer", n=120, d=20, k=12, cost=2.0)
     result = solve(problem, tol=1e-6, max_iter=5000)
     assert result.converged

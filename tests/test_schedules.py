@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from dualsweep._random import random_state, uniform
 from dualsweep.kernels.binary import sweep
-from dualsweep.schedules import SCHEDULES, Adaptive, Auto, Cyclic, Online, Permuted, Shrinking
+from dualsweep.schedules import (
+    SCHEDULES,
+    Adaptive,
+    Alternating,
+    Auto,
+    Cyclic,
+    Online,
+    Permuted,
+    Shrinking,
+)
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=50)
 ROWS = np.array([2, 3, 5, 7, 11, 13])
@@ -196,6 +205,38 @@ def test_shrinking_equals_shrinking_inside_the_sweep(loss, seed):
 
 
 # Adaptive and Auto
+
+
+def test_shrunk_sweeps_visit_the_rows_that_moved_until_they_are_done():
+    plan = Alternating(ROWS, random_state(0))
+    moving = fed(ROWS, [1.0, 0.0, 1.0, 0.0, 0.0, 1.0])
+    assert not plan.shrunk
+    assert set(observe(plan, 2.0 * moving, moving)) == set(ROWS)
+    assert plan.shrunk
+    assert plan.tolerance == 1.0  # violated by 2
+    moving[2] = 0.0
+    assert set(observe(plan, 2.0 * moving, moving)) == {2, 5, 13}
+    assert set(observe(plan, 0.5 * moving, moving)) == {5, 13}
+    assert not plan.shrunk  # 0.5 < 1: done
+    assert set(observe(plan, 0.5 * moving, moving)) == set(ROWS)
+    assert plan.tolerance == pytest.approx(0.1)  # cooled by a sweep over all rows
+    assert plan.shrunk
+
+
+def test_shrunk_sweeps_end_after_five_effective_sweeps():
+    plan = Alternating(ROWS, random_state(0))
+    gains = fed(ROWS, np.ones(6))
+    lengths = [(plan.shrunk, len(observe(plan, gains, gains))) for _ in range(8)]
+    assert lengths == [(False, 6), *[(True, 6)] * 6, (False, 6)]
+
+
+def test_a_shrunk_sweep_in_which_nothing_moves_is_the_last():
+    plan = Alternating(ROWS, random_state(0))
+    gains = fed(ROWS, [0.0, 0.0, 1.0, 0.0, 0.0, 0.0])
+    observe(plan, gains, gains)
+    assert observe(plan, 0 * gains, 0 * gains).tolist() == [5]
+    assert not plan.shrunk
+    assert set(plan.next_order()) == set(ROWS)
 
 
 @EXAMPLES

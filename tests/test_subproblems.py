@@ -21,12 +21,14 @@ def way(request):
     global levels
     levels = {
         "guesses": (
-            lambda v, upper: weston_watkins_level(v, upper, 0.0, np.empty_like(v)),
-            lambda v, top, upper: crammer_singer_level(v, top, upper, np.empty_like(v)),
+            lambda v, upper: weston_watkins_level(v, len(v), upper, 0.0, np.empty_like(v)),
+            lambda v, top, upper: crammer_singer_level(v, len(v), top, upper, np.empty_like(v)),
         ),
         "walk": (
-            lambda v, upper: ww._walk(v, upper, np.empty_like(v)),
-            lambda v, top, upper: cs._walk(v, top, upper, np.empty_like(v)) if top > 0 else 0.0,
+            lambda v, upper: ww._walk(v, len(v), upper, np.empty_like(v)),
+            lambda v, top, upper: (
+                cs._walk(v, len(v), top, upper, np.empty_like(v)) if top > 0 else 0.0
+            ),
         ),
     }[request.param]
 

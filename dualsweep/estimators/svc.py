@@ -81,7 +81,8 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         certificate (and sweeps should it make no progress). "auto" starts with sweeps and leaves
         the rest to Newton steps where those are expected to be cheaper: few features, badly scaled
         ones, large C.
-    schedule : {"auto", "adaptive", "shrinking", "permuted", "cyclic", "online"}, default="auto"
+    schedule : str, default="auto"
+        One of "auto", "adaptive", "shrinking", "alternating", "permuted", "cyclic" and "online".
         Which rows a sweep visits; all lead to the same optimum. "auto" adapts how often a row is
         visited to what its visits gain.
     fit_intercept : bool, default=True

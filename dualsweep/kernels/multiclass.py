@@ -22,9 +22,23 @@ from typing import Any
 
 import numpy as np
 
-from .._jit import jit, jit_sums, prefetch
-from ..duals import load_duals, store_duals
-from ..rows import Rows, row_add_outer, row_prefetch, row_prefetch_head, row_scores
+from .._jit import jit, jit_inline, jit_sums, overload_rows, prefetch
+from ..duals import (
+    inner_duals,
+    is_slots,
+    load_duals,
+    movable_duals,
+    prefetch_duals,
+    store_duals,
+)
+from ..rows import (
+    Rows,
+    row_add_few,
+    row_prefetch,
+    row_prefetch_head,
+    row_scores,
+    row_scores_few,
+)
 from ..subproblems.crammer_singer import crammer_singer_level
 from ..subproblems.weston_watkins import weston_watkins_level
 from .binary import HEAD_AHEAD, ROW_AHEAD, TINY
@@ -40,7 +54,7 @@ def sweep_multiclass(
     y: Any,
     cost: Any,
     joint: bool,
-    few: bool,
+    shrunk: bool,
     order: Any,
     beta: Any,
     W: Any,
@@ -48,21 +62,28 @@ def sweep_multiclass(
     gains: Any,
     shares: Any,
     scratch: Any,
-    changed: Any,
+    classes: Any,
 ) -> tuple[float, int]:
-    """Visit the rows of `order` once each: an exact block step on all dual variables of a row.
+    """Visit the rows of `order` once each: a block step on the dual variables of a row.
 
     Updates `beta` and `W` in place. Per visit, ``gains[r] >= 0`` is what the dual gained, 0 if and
     only if nothing moved, and ``grads[r] >= 0`` how much the row violated its optimality conditions
     if it moved, or by how much it fulfilled them if it stayed. Per row, ``shares[i]`` becomes its
-    share of the duality gap before the visit. `joint` means Crammer-Singer. `few` restricts a step
-    to the row's nonzero dual variables and that of the most violating class (Keerthi et al. 2008,
-    section 2), which keeps them few. `scratch` has the shape (5, n_classes), `changed` holds
-    n_classes integers. Returns the sum of the gains and the number of visits, which is less than
-    asked for if a row's new dual variables do not fit into `beta`.
+    share of the duality gap before the visit. `joint` means Crammer-Singer.
+
+    A step is computed over the few dual variables that are likely to move, and once more with the
+    others where it shows that those would have to move too: it is exact, but for Crammer-Singer
+    rows with very many violating classes. In a `shrunk` sweep only dual variables inside their
+    bounds move, only their classes are looked at, and `shares` stay as they are (Keerthi et al.
+    2008, section 2.1).
+
+    `scratch` has the shape (6, n_classes), `classes` holds n_classes integers. Returns the sum of
+    the gains and the number of visits, which is less than asked for if a row's new dual variables
+    do not fit into `beta`.
     """
     n = order.shape[0]
-    t, v, sorted_v, step, b = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
+    scores, t, b, new, step = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
+    sorted_v = scratch[5]
     total_gain = 0.0
     for r in range(n):
         if r + HEAD_AHEAD < n:
@@ -72,34 +93,50 @@ def sweep_multiclass(
             prefetch(y, i)
             prefetch(cost, i)
             prefetch(shares, i)
+            prefetch_duals(beta, i)
         if r + ROW_AHEAD < n:
             row_prefetch(rows, order[r + ROW_AHEAD])
 
         i = order[r]
-        load_duals(beta, i, b)
         upper = cost[i]
         q = sqnorm[i]
-        row_scores(rows, i, W, t)
-        _violations(t, y[i])
-        loss, product, total = _losses(t, b, joint)
-        shares[i] = max(upper * loss - product, 0.0)
-        _block_step(t, b, y[i], upper, q, joint, few, total, v, sorted_v)  # v becomes the new b
-        linear, square, change = _steps(t, b, v, step)
+        if not shrunk:
+            row_scores(rows, i, W, scores)
+            _violations(scores, y[i])
+        few, above, least, most = 0, np.inf, -np.inf, np.inf
+        for _ in range(2):
+            if shrunk:
+                few = inner_duals(beta, i, upper, classes, b)
+                classes[few] = y[i]
+                row_scores_few(rows, i, W, classes, few + 1, t)
+                for c in range(few):
+                    t[c] += 1.0 - t[few]
+            else:
+                few, shares[i], least, most = movable_duals(
+                    beta, i, upper, y[i], scores, above, classes, t, b
+                )
+            above = block_step(beta, t, b, few, upper, q, new, sorted_v)
+            if least <= above <= most:
+                break  # no others have to move
+        linear, square, change = _steps(t, b, few, new, step)
         if square > 0.0:
-            if not store_duals(beta, i, v):
+            if not store_duals(beta, i, classes, new, few):
                 return total_gain, r
             gains[r] = max(linear - 0.5 * q * (square + change * change), TINY)
-            grads[r] = _violation(t, b, total, upper, joint)
-            step[y[i]] = change
-            row_add_outer(rows, i, step, W, changed)
+            grads[r] = _violation(t, b, few, upper, joint)
+            classes[few] = y[i]
+            step[few] = change
+            row_add_few(rows, i, classes, step, few + 1, W, scores)
         else:
-            gains[r] = 0.0
-            grads[r] = _firmness(t, b, y[i], upper, joint)
+            gains[r], grads[r] = 0.0, 0.0
+            if not shrunk:
+                load_duals(beta, i, b)
+                grads[r] = _firmness(scores, b, y[i], upper, joint)
         total_gain += gains[r]
     return total_gain, n
 
 
-@jit
+@jit_inline
 def _violations(t: Any, label: int) -> None:
     """Turn scores into ``t_m = 1 - s_label + s_m``, and 0 for the label itself."""
     own = t[label]
@@ -123,62 +160,67 @@ def _losses(t: Any, b: Any, joint: bool) -> tuple[float, float, float]:
     return loss, product, total
 
 
-@jit
+def block_step(
+    beta: Any, t: Any, b: Any, k: int, upper: float, q: float, new: Any, scratch: Any
+) -> float:
+    """Fill `new` with the optimal dual variables of k of a row's classes, all others being fixed.
+
+    Of `beta` only the type counts: slots are Crammer-Singer's. Returns the level of t at which a
+    dual variable would move: the others stay if they are 0 with t below it or, with Weston-Watkins,
+    `upper` with t above it.
+    """
+    raise TypeError("block_step runs inside kernels only")
+
+
+@overload_rows(block_step)
 def _block_step(
-    t: Any,
-    b: Any,
-    label: int,
-    upper: float,
-    q: float,
-    joint: bool,
-    few: bool,
-    total: float,
-    v: Any,
-    scratch: Any,
-) -> None:
-    """Fill `v` with the dual variables that are optimal for this row, all others being fixed."""
-    k = t.shape[0]
-    if q == 0.0:  # a zero row loses 1 per class, whatever W is
+    beta: Any, t: Any, b: Any, k: Any, upper: Any, q: Any, new: Any, scratch: Any
+) -> Any:
+    def weston_watkins(beta, t, b, k, upper, q, new, scratch):  # type: ignore[no-untyped-def]
+        if q == 0.0:  # a zero row loses 1 per class, whatever W is
+            for m in range(k):
+                new[m] = upper
+            return 1.0
+        total = 0.0
         for m in range(k):
-            v[m] = upper / (k - 1) if joint else upper
-    elif joint:
-        top = 1 if label == 0 else 0
-        worst = top
+            total += b[m]
         for m in range(k):
-            if m != label:
-                if (t[m] - t[top]) / q + (b[m] - b[top]) > 0.0:
-                    top = m
-                if t[m] > t[worst]:
-                    worst = m
-        largest = t[top] / q + b[top] + total
+            new[m] = t[m] / q + b[m] + total
+        level = weston_watkins_level(new, k, upper, total, scratch)
         for m in range(k):
-            v[m] = (t[m] - t[top]) / q + (b[m] - b[top])
-            if few and b[m] == 0.0 and m != worst:
-                v[m] = -np.inf
-        v[label] = -np.inf
-        level = crammer_singer_level(v, largest, upper, scratch)
+            new[m] = min(max(new[m] - level, 0.0), upper)
+        return q * (level - total)
+
+    def crammer_singer(beta, t, b, k, upper, q, new, scratch):  # type: ignore[no-untyped-def]
+        if q == 0.0 or k == 0:
+            for m in range(k):
+                new[m] = upper / k
+            return 1.0
+        top, total = 0, b[0]
+        for m in range(1, k):
+            total += b[m]
+            if (t[m] - t[top]) / q + (b[m] - b[top]) > 0.0:
+                top = m
+        for m in range(k):
+            new[m] = (t[m] - t[top]) / q + (b[m] - b[top])
+        level = crammer_singer_level(new, k, t[top] / q + b[top] + total, upper, scratch)
         new_total = 0.0
         for m in range(k):
-            v[m] = max(v[m] - level, 0.0) if m != label else 0.0
-            new_total += v[m]
+            new[m] = max(new[m] - level, 0.0)
+            new_total += new[m]
         if new_total > upper:  # by rounding
             for m in range(k):
-                v[m] *= upper / new_total
-    else:
-        for m in range(k):
-            v[m] = t[m] / q + b[m] + total
-        v[label] = 0.0
-        level = weston_watkins_level(v, upper, total, scratch)
-        for m in range(k):
-            v[m] = min(max(v[m] - level, 0.0), upper)
-    v[label] = 0.0
+                new[m] *= upper / new_total
+        return t[top] + q * (level + b[top])
+
+    return crammer_singer if is_slots(beta) else weston_watkins
 
 
 @jit_sums
-def _steps(t: Any, b: Any, new: Any, step: Any) -> tuple[float, float, float]:
+def _steps(t: Any, b: Any, k: int, new: Any, step: Any) -> tuple[float, float, float]:
     """Fill ``step = b - new``; return ``d.t``, ``d.d`` and ``sum d`` for ``d = new - b``."""
     linear, square, change = 0.0, 0.0, 0.0
-    for m in range(t.shape[0]):
+    for m in range(k):
         d = new[m] - b[m]
         step[m] = -d
         linear += d * t[m]
@@ -229,11 +271,12 @@ def _firmness(t: Any, b: Any, label: int, upper: float, joint: bool) -> float:
     return max(firm, 0.0)
 
 
-@jit
-def _violation(t: Any, b: Any, total: float, upper: float, joint: bool) -> float:
+@jit_inline
+def _violation(t: Any, b: Any, k: int, upper: float, joint: bool) -> float:
     """Return the largest violation of the row's optimality conditions (SDM eqs. 6 and 18)."""
-    largest, smallest, worst = 0.0, np.inf, 0.0
-    for m in range(t.shape[0]):  # the label has t = b = 0, which violates nothing
+    largest, smallest, worst, total = 0.0, np.inf, 0.0, 0.0
+    for m in range(k):
+        total += b[m]
         largest = max(largest, t[m])
         if b[m] > 0.0:
             smallest = min(smallest, t[m])
@@ -247,18 +290,23 @@ def _violation(t: Any, b: Any, total: float, upper: float, joint: bool) -> float
 
 
 @jit
-def weights_multiclass(rows: Rows, y: Any, beta: Any, W: Any, step: Any, changed: Any) -> None:
+def weights_multiclass(rows: Rows, y: Any, beta: Any, W: Any, scratch: Any, classes: Any) -> None:
     """Overwrite `W` with the weights of `beta`."""
+    b, step, dense = scratch[0], scratch[1], scratch[2]
     W[:] = 0.0
     for i in range(y.shape[0]):
-        load_duals(beta, i, step)
-        total = 0.0
-        for m in range(step.shape[0]):
-            total += step[m]
-            step[m] = -step[m]
-        if total > 0.0:
-            step[y[i]] = total
-            row_add_outer(rows, i, step, W, changed)
+        load_duals(beta, i, b)
+        total, n = 0.0, 0
+        for m in range(b.shape[0]):
+            if b[m] != 0.0:
+                total += b[m]
+                classes[n] = m
+                step[n] = -b[m]
+                n += 1
+        if n > 0:
+            classes[n] = y[i]
+            step[n] = total
+            row_add_few(rows, i, classes, step, n + 1, W, dense)
 
 
 @jit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._jit import jit, jit_sums
+from .._jit import jit, jit_inline, jit_sums
 from ._sorting import sort_descending
 
 __all__ = ["weston_watkins_level"]
@@ -13,8 +13,8 @@ __all__ = ["weston_watkins_level"]
 GUESSES = 6  # from a good start, two or three suffice
 
 
-@jit
-def weston_watkins_level(v: Any, upper: float, guess: float, scratch: Any) -> float:
+@jit_inline
+def weston_watkins_level(v: Any, k: int, upper: float, guess: float, scratch: Any) -> float:
     """Return the gamma of the solution ``b = clip(v - gamma, 0, upper)`` of a block.
 
     The problem is
@@ -23,8 +23,8 @@ def weston_watkins_level(v: Any, upper: float, guess: float, scratch: Any) -> fl
 
     The optimum has ``gamma = sum b``. As gamma falls from the largest v, entries leave 0 where
     gamma = v_i and reach `upper` where gamma = v_i - upper; between two such events the equation
-    is linear. Entries of `v` that are not positive stay at 0. O(k log k); `scratch` holds as many
-    numbers as `v`.
+    is linear. Entries of `v` that are not positive stay at 0. Of `v`, the first k
+    entries count, and `scratch` holds as many. O(k log k).
 
     Most rows hardly move from one visit to the next, so Newton steps from the old gamma, `guess`,
     are tried first: which entries are at a bound there gives a linear equation, whose solution is
@@ -32,19 +32,19 @@ def weston_watkins_level(v: Any, upper: float, guess: float, scratch: Any) -> fl
     """
     gamma, between, full = guess, -1, -1
     for _ in range(GUESSES):
-        total, now_between, now_full = _between(v, gamma, upper)
+        total, now_between, now_full = _between(v, k, gamma, upper)
         gamma = (upper * now_full + total) / (now_between + 1)
         if now_between == between and now_full == full:
             return gamma
         between, full = now_between, now_full
-    return _walk(v, upper, scratch)
+    return _walk(v, k, upper, scratch)
 
 
 @jit_sums
-def _between(v: Any, gamma: float, upper: float) -> tuple[float, int, int]:
+def _between(v: Any, k: int, gamma: float, upper: float) -> tuple[float, int, int]:
     """Return sum and number of the entries strictly between the bounds, and the number above."""
     total, between, full = 0.0, 0, 0
-    for i in range(v.shape[0]):
+    for i in range(k):
         above = v[i] - gamma
         inside = 0.0 < above < upper
         total += v[i] if inside else 0.0
@@ -54,10 +54,10 @@ def _between(v: Any, gamma: float, upper: float) -> tuple[float, int, int]:
 
 
 @jit
-def _walk(v: Any, upper: float, scratch: Any) -> float:
+def _walk(v: Any, k: int, upper: float, scratch: Any) -> float:
     """Return gamma by the walk over all events, from the largest down."""
     n = 0
-    for i in range(v.shape[0]):
+    for i in range(k):
         if v[i] > 0.0:
             scratch[n] = v[i]
             n += 1
