@@ -10,37 +10,64 @@ from hypothesis import HealthCheck, given, settings
 
 import dualsweep.subproblems.crammer_singer as cs
 import dualsweep.subproblems.weston_watkins as ww
+from dualsweep.subproblems import active_set, greedy
 from dualsweep.subproblems._sorting import sort_descending
+from dualsweep.subproblems.active_set import active_set_step
 from dualsweep.subproblems.crammer_singer import crammer_singer_level
+from dualsweep.subproblems.greedy import greedy_step
 from dualsweep.subproblems.weston_watkins import weston_watkins_level
 
 
-@pytest.fixture(autouse=True, params=["guesses", "walk"])
+def ww_at(level):
+    """A Weston-Watkins step from the level of its solution."""
+    return lambda v, upper: np.clip(v - level(v, upper), 0.0, upper)
+
+
+def cs_at(level):
+    """A Crammer-Singer step from the level of its solution."""
+
+    def step(v, upper):
+        top = v.max()
+        return np.maximum(v - top - level(v - top, top, upper), 0.0)
+
+    return step
+
+
+def by_active_set(joint):
+    def step(v, upper):
+        b = np.zeros_like(v)
+        active_set_step(v, upper, joint, b)
+        return b
+
+    return step
+
+
+WAYS = {
+    "guesses": (
+        ww_at(lambda v, upper: weston_watkins_level(v, len(v), upper, 0.0, np.empty_like(v))),
+        cs_at(lambda v, top, upper: crammer_singer_level(v, len(v), top, upper, np.empty_like(v))),
+    ),
+    "walk": (
+        ww_at(lambda v, upper: ww._walk(v, len(v), upper, np.empty_like(v))),
+        cs_at(lambda v, top, u: cs._walk(v, len(v), top, u, np.empty_like(v)) if top > 0 else 0.0),
+    ),
+    "active set": (by_active_set(joint=False), by_active_set(joint=True)),
+}
+
+
+@pytest.fixture(autouse=True, params=WAYS)
 def way(request):
-    """Both ways to a level are tested: by guesses, and by the walk they save most often."""
-    global levels
-    levels = {
-        "guesses": (
-            lambda v, upper: weston_watkins_level(v, len(v), upper, 0.0, np.empty_like(v)),
-            lambda v, top, upper: crammer_singer_level(v, len(v), top, upper, np.empty_like(v)),
-        ),
-        "walk": (
-            lambda v, upper: ww._walk(v, len(v), upper, np.empty_like(v)),
-            lambda v, top, upper: (
-                cs._walk(v, len(v), top, upper, np.empty_like(v)) if top > 0 else 0.0
-            ),
-        ),
-    }[request.param]
+    """All ways to a step are tested: by guesses, by the walk they save, and by active sets."""
+    global steps
+    steps = WAYS[request.param]
 
 
 def weston_watkins(v, upper):
-    return np.clip(v - levels[0](v, upper), 0.0, upper)
+    return steps[0](v, upper)
 
 
 def crammer_singer(v, upper):
-    top = v.max()
-    shifted = v - top
-    return np.maximum(shifted - levels[1](shifted, top, upper), 0.0)
+    return steps[1](v, upper)
 
 
 def exact_weston_watkins(v, upper):
@@ -136,6 +163,44 @@ def test_what_came_and_went_leaves_no_trace():
     np.testing.assert_allclose(
         weston_watkins(v, 1e-4), exact_weston_watkins(v, 1e-4), rtol=1e-12, atol=0
     )
+
+
+@pytest.mark.parametrize("joint", [False, True])
+@pytest.mark.parametrize("k", [2, 3, 30, 300])
+def test_active_sets_lead_to_the_exact_step_from_anywhere(joint, k):
+    rng = np.random.default_rng(k)
+    for upper in (1e-3, 1.0, 1e3):
+        for spread in (0.0, 0.1, 10.0):
+            v = rng.normal(1.0, spread, k - 1)
+            v[: k // 3] = v[0]
+            b = upper * rng.integers(0, 3, k - 1) / 2  # many at a bound, none where it should be
+            if joint:
+                b *= min(upper / max(b.sum(), upper), 1.0)
+            iterations = active_set_step(v, upper, joint, b)
+            assert iterations < active_set.ITERATIONS_PER_CLASS * k
+            expected = (crammer_singer if joint else weston_watkins)(v, upper)
+            size = max(np.abs(v).max(), upper)
+            np.testing.assert_allclose(b, expected, rtol=0, atol=1e-12 * size)
+
+
+@pytest.mark.parametrize("accuracy", [1e-2, 1e-6, 1e-10])
+@pytest.mark.parametrize("k", [2, 3, 30])
+def test_greedy_steps_violate_nothing_by_more_than_their_accuracy(accuracy, k):
+    rng = np.random.default_rng(k)
+    for upper in (1e-3, 1.0, 1e3):
+        q, v, b = rng.uniform(0.1, 10), rng.normal(1.0, 3.0, k - 1), upper * rng.uniform(size=k - 1)
+        b[::3], b[1::3] = 0.0, upper
+        grad = q * (v - b - b.sum())
+        moves = greedy_step(grad, q, upper, accuracy, b)
+        assert moves < greedy.MOVES_PER_CLASS * (k - 1)
+        assert ((b >= 0) & (b <= upper)).all()
+        rounding = 1e-12 * q * k * max(np.abs(v).max(), upper)
+        np.testing.assert_allclose(grad, q * (v - b - b.sum()), rtol=0, atol=rounding)
+        assert (grad[b < upper] <= accuracy).all()
+        assert (grad[b > 0] >= -accuracy).all()
+        # The Hessian is at least q times the identity: errors are no larger than violations / q.
+        error = np.linalg.norm(b - weston_watkins(v, upper))
+        assert error <= np.sqrt(k) * (accuracy + rounding) / q
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 24, 25, 100, 1001])
