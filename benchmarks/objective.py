@@ -1,15 +1,28 @@
-"""The binary linear SVM, and when to stop asking a contender for more accuracy."""
+"""The linear SVM of two or more classes, and when to stop asking a contender for more accuracy."""
 
 import math
 from typing import ClassVar
 
 import numpy as np
+from benchmark_utils import MULTICLASS
 from benchopt import BaseObjective
 from benchopt.stopping_criterion import StoppingCriterion
 
+
+def hinges(scores, y):
+    """Return max(0, 1 - s_y + s_m) for each row and class m, and 0 for the row's own class y."""
+    rows = np.arange(len(y))
+    violations = np.maximum(0.0, 1.0 - scores[rows, y][:, None] + scores)
+    violations[rows, y] = 0.0
+    return violations
+
+
+# Of a row's scores, a single one with labels -1 and 1, or one per class.
 LOSSES = {
-    "hinge": lambda margin: np.maximum(0.0, 1.0 - margin),
-    "squared_hinge": lambda margin: np.maximum(0.0, 1.0 - margin) ** 2,
+    "hinge": lambda scores, y: np.maximum(0.0, 1.0 - y * scores[:, 0]),
+    "squared_hinge": lambda scores, y: np.maximum(0.0, 1.0 - y * scores[:, 0]) ** 2,
+    "crammer_singer": lambda scores, y: hinges(scores, y).max(axis=1),
+    "weston_watkins": lambda scores, y: hinges(scores, y).sum(axis=1),
 }
 
 # Two rungs a decade: wider steps make a contender overshoot the accuracy it is compared at.
@@ -54,31 +67,42 @@ class Ladder(StoppingCriterion):
 
 
 class Objective(BaseObjective):
-    """min_{w,b} 1/2 |w|^2 + 1/2 b^2 + C sum_i loss(y_i (w.x_i + b)).
+    """min_{W,b} 1/2 |W|^2 + 1/2 |b|^2 + C sum_i loss(W x_i + b, y_i).
 
     The intercept is one more regularised weight, as in LIBLINEAR with ``-B 1`` and in scikit-learn.
     """
 
-    name = "Binary SVM"
+    name = "SVM"
     min_benchopt_version = "1.10"
     sampling_strategy = "tolerance"
     stopping_criterion = Ladder()
     parameters: ClassVar = {
-        "loss": ["hinge", "squared_hinge"],
+        "loss": ["hinge", "squared_hinge", *MULTICLASS],
         "C": [1.0],
         "stop_at": [None],  # a value of the objective that ends the ladder
     }
 
-    def set_data(self, X, y):
-        self.X, self.y = X, y
+    def skip(self, X, y, positive):
+        if self.loss in MULTICLASS and len(np.unique(y)) < 3:
+            return True, f"{self.loss} is for three classes or more"
+        if self.loss not in MULTICLASS and positive is None:
+            return True, f"{self.loss} needs a class to tell from the rest"
+        return False, None
+
+    def set_data(self, X, y, positive):
+        self.X = X
+        if self.loss in MULTICLASS:
+            self.y = np.unique(y, return_inverse=True)[1]
+        else:
+            self.y = np.where(y == positive, 1, -1)
 
     def get_objective(self) -> dict:
         return {"X": self.X, "y": self.y, "loss": self.loss, "C": self.C}
 
     def evaluate_result(self, coef, intercept, converged, lower) -> dict:
         coef = np.asarray(coef, dtype=np.float64)
-        margin = self.y * (self.X @ coef + intercept)
-        value = 0.5 * (coef @ coef + intercept**2) + self.C * LOSSES[self.loss](margin).sum()
+        losses = LOSSES[self.loss](self.X @ coef.T + intercept, self.y)
+        value = 0.5 * (np.sum(coef**2) + np.sum(intercept**2)) + self.C * losses.sum()
         return {
             "value": float(value),
             "lower": lower,
@@ -87,5 +111,6 @@ class Objective(BaseObjective):
         }
 
     def get_one_result(self) -> dict:
-        zeros = np.zeros(self.X.shape[1])
-        return {"coef": zeros, "intercept": 0.0, "converged": True, "lower": math.nan}
+        n_scores = self.y.max() + 1 if self.loss in MULTICLASS else 1
+        coef, intercept = np.zeros((n_scores, self.X.shape[1])), np.zeros(n_scores)
+        return {"coef": coef, "intercept": intercept, "converged": True, "lower": math.nan}

@@ -53,7 +53,7 @@ def run(
                 Benchmark(HERE, seed=0, no_cache=True),
                 solver_names=list(solvers),
                 dataset_names=[data if data.startswith("simulated") else f"real[data={data}]"],
-                objective_filters=[{"Binary SVM": {"loss": loss, "C": C, "stop_at": stop_at}}],
+                objective_filters=[{"SVM": {"loss": loss, "C": C, "stop_at": stop_at}}],
                 max_runs=100,  # a ladder ends by itself
                 timeout=cap,
                 plot_result=False,

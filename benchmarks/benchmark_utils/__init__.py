@@ -1,11 +1,32 @@
-"""What all contenders share; the folder's name is the one benchopt lets solvers import from."""
+"""What contenders and scripts share, under the name benchopt lets contenders import from."""
 
 import math
+import os
 import warnings
+from functools import lru_cache
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from benchopt import BaseSolver
+from scipy.sparse import csr_matrix
 from sklearn.exceptions import ConvergenceWarning
+
+BINARY = ("hinge", "squared_hinge")
+MULTICLASS = ("crammer_singer", "weston_watkins")
+
+
+@lru_cache(maxsize=1)  # every cell and repeat of one data set is a benchopt run of its own
+def load(name: str) -> tuple[csr_matrix, np.ndarray]:
+    """Return X and y of ``NAME.npz`` in the folder DUALSWEEP_DATA."""
+    with np.load(Path(os.environ["DUALSWEEP_DATA"]) / f"{name}.npz") as z:
+        X = csr_matrix((z["data"], z["indices"], z["indptr"]), shape=z["shape"])
+        return X, z["y"]
+
+
+def formulation(loss: str) -> dict[str, str]:
+    """Return the loss as the parameters of a LinearSVC, ours or scikit-learn's."""
+    return {"multi_class": loss} if loss in MULTICLASS else {"loss": loss}
 
 
 class Contender(BaseSolver):
@@ -15,10 +36,17 @@ class Contender(BaseSolver):
     last_tol = 1e-9
     first_max_iter: int | None = 100  # None where the limit is not ours to set
     lower = math.nan  # a proven lower bound on the optimum, from contenders that give one
+    losses: ClassVar = BINARY + MULTICLASS
 
-    def fit(self, X, y, tol: float) -> tuple[np.ndarray, float]:
-        """Return coef and intercept; warn ConvergenceWarning where tol was not reached."""
+    def fit(self, X, y, tol: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return coef and intercept, one row per score of a model.
+
+        Warn ConvergenceWarning where tol was not reached.
+        """
         raise NotImplementedError
+
+    def skip(self, X, y, loss: str, C: float):
+        return loss not in self.losses, f"{self.name} does not have {loss}"
 
     def set_objective(self, X, y, loss: str, C: float):
         self.X, self.y, self.loss, self.C = X, y, loss, C
@@ -29,7 +57,7 @@ class Contender(BaseSolver):
 
         At a loose and at a tight tolerance, since a contender may have code for either.
         """
-        few = np.concatenate([np.flatnonzero(self.y == sign)[:20] for sign in (-1, 1)])
+        few = np.concatenate([np.flatnonzero(self.y == c)[:20] for c in np.unique(self.y)])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             for tol in (1e-3, 1e-6):

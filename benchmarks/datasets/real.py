@@ -1,13 +1,9 @@
-import os
-from functools import lru_cache
-from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
+from benchmark_utils import load
 from benchopt import BaseDataset
-from scipy.sparse import csr_matrix
 
-# The class that is told from the rest.
+# The class that binary losses tell from the rest.
 POSITIVE = {
     "a9a": 1,
     "w8a": 1,
@@ -16,14 +12,14 @@ POSITIVE = {
     "imdb": 1,
     "blogs": 34,
     "mnist": 8,
+    "dna": None,
+    "satimage": None,
+    "news20": None,
+    "20news": None,
+    "letter": None,
+    "sector": None,
+    "authors1000": None,
 }
-
-
-@lru_cache(maxsize=1)  # every cell and repeat of one data set is a benchopt run of its own
-def load(path: Path) -> tuple[csr_matrix, np.ndarray]:
-    with np.load(path) as z:
-        X = csr_matrix((z["data"], z["indices"], z["indptr"]), shape=z["shape"])
-        return X, z["y"]
 
 
 class Dataset(BaseDataset):
@@ -33,5 +29,5 @@ class Dataset(BaseDataset):
     parameters: ClassVar = {"data": list(POSITIVE)}
 
     def get_data(self):
-        X, y = load(Path(os.environ["DUALSWEEP_DATA"]) / f"{self.data}.npz")
-        return {"X": X, "y": np.where(y == POSITIVE[self.data], 1, -1)}
+        X, y = load(self.data)
+        return {"X": X, "y": y, "positive": POSITIVE[self.data]}

@@ -1,6 +1,6 @@
 from typing import ClassVar
 
-from benchmark_utils import Contender
+from benchmark_utils import Contender, formulation
 
 from dualsweep import LinearSVC
 
@@ -12,10 +12,10 @@ class Solver(Contender):
     def fit(self, X, y, tol):
         model = LinearSVC(
             C=self.C,
-            loss=self.loss,
+            **formulation(self.loss),
             schedule=self.schedule,
             tol=tol,
             max_iter=self.max_iter,
             random_state=0,
         ).fit(X, y)
-        return model.coef_[0], float(model.intercept_[0])
+        return model.coef_, model.intercept_

@@ -1,4 +1,4 @@
-from benchmark_utils import Contender
+from benchmark_utils import Contender, formulation
 
 from dualsweep import LinearSVC
 
@@ -11,7 +11,7 @@ class Solver(Contender):
 
     def fit(self, X, y, tol):
         model = LinearSVC(
-            C=self.C, loss=self.loss, tol=tol, max_iter=self.max_iter, random_state=0
+            C=self.C, **formulation(self.loss), tol=tol, max_iter=self.max_iter, random_state=0
         ).fit(X, y)
         self.lower = model.dual_objective_
-        return model.coef_[0], float(model.intercept_[0])
+        return model.coef_, model.intercept_

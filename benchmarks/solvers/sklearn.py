@@ -1,6 +1,6 @@
 from typing import ClassVar
 
-from benchmark_utils import Contender
+from benchmark_utils import BINARY, Contender, formulation
 from sklearn.svm import LinearSVC
 
 
@@ -10,19 +10,20 @@ class Solver(Contender):
     name = "sklearn"
     parameters: ClassVar = {"dual": [True]}
     first_tol = 10.0
+    losses = (*BINARY, "crammer_singer")
 
     def skip(self, X, y, loss, C):
-        if loss == "hinge" and not self.dual:
-            return True, "hinge loss is solved in the dual only"
-        return False, None
+        if loss != "squared_hinge" and not self.dual:
+            return True, f"{loss} is solved in the dual only"
+        return super().skip(X, y, loss, C)
 
     def fit(self, X, y, tol):
         model = LinearSVC(
             C=self.C,
-            loss=self.loss,
+            **formulation(self.loss),
             dual=self.dual,
             tol=tol,
             max_iter=self.max_iter,
             random_state=0,
         ).fit(X, y)
-        return model.coef_[0], float(model.intercept_[0])
+        return model.coef_, model.intercept_
