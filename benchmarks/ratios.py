@@ -26,8 +26,18 @@ COLUMNS = [*CELL, "solver", "rep", "tol", "time", "value", "lower", "converged"]
 # ------------------------------------------------------------------------------------ measuring
 
 
-def load(path: Path) -> pd.DataFrame:
-    return pd.read_csv(path) if path.exists() else pd.DataFrame(columns=COLUMNS)
+def load(path: Path, columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
+    return pd.read_csv(path) if path.exists() else pd.DataFrame(columns=columns)
+
+
+def holds(frame: pd.DataFrame, run: dict[str, object]) -> bool:
+    """Whether some row has these values."""
+    return bool((frame[list(run)] == list(run.values())).all(axis=1).any())
+
+
+def append(rows: pd.DataFrame, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows.to_csv(path, mode="a", header=not path.exists(), index=False)
 
 
 def in_cell(frame: pd.DataFrame, data: str, loss: str, C: float) -> pd.DataFrame:
@@ -79,21 +89,17 @@ def measure(
     floor: float,
 ) -> None:
     """Append what is missing in out; contenders take turns, so that noise hits all alike."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-
-    def append(rows: pd.DataFrame, rep: int) -> None:
-        rows = rows.assign(rep=rep)[COLUMNS]
-        rows.to_csv(out, mode="a", header=not out.exists(), index=False)
-
     for rep, *cell in itertools.product(range(repeats), data, losses, Cs):
         if not is_measured(in_cell(load(out), *cell), REFERENCE):
-            append(run([REFERENCE], *cell, stop_at=None, cap=cap), rep)
+            rows = run([REFERENCE], *cell, stop_at=None, cap=cap)
+            append(rows.assign(rep=rep)[COLUMNS], out)
         rows = in_cell(load(out), *cell)
         missing = [s for s in solvers if not is_measured(rows[rows["rep"] == rep], s)]
         if missing:
             best = rows["value"].min()
             stop_at = None if math.isnan(best) else best * (1.0 + floor)
-            append(run(missing, *cell, stop_at=stop_at, cap=cap), rep)
+            rows = run(missing, *cell, stop_at=stop_at, cap=cap)
+            append(rows.assign(rep=rep)[COLUMNS], out)
 
 
 # ------------------------------------------------------------------------------------ comparing
@@ -160,6 +166,14 @@ def markdown(table: pd.DataFrame) -> str:
     return "".join("| " + " | ".join(map(show, row)) + " |\n" for row in rows)
 
 
+def publish(text: str, path: Path | None) -> None:
+    """Print the text, and write it to the file if there is one."""
+    print(text)
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
 def report(frame: pd.DataFrame, targets: Sequence[float], ours: str = OURS) -> str:
     table = compare(frame, targets, ours)
     return (
@@ -197,10 +211,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     frame = load(args.out)
     chosen = frame["data"].isin(args.data) & frame["loss"].isin(args.loss) & frame["C"].isin(args.C)
-    text = report(frame[chosen], args.targets, args.ours)
-    print(text)
-    if args.table:
-        args.table.write_text(text)
+    publish(report(frame[chosen], args.targets, args.ours), args.table)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,10 @@
 import importlib.util
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 pd = pytest.importorskip("pandas")
 piqp = pytest.importorskip("piqp")
@@ -236,3 +238,126 @@ def test_summary_has_geometric_means_and_counts_what_they_leave_out(ratios):
     assert both["ratio"] == pytest.approx(4.0 ** (1 / 3))
     assert (both["worst"], both["cells"]) == (0.25, 3)
     assert "| b | 0.001 | 0.25 | 0.25 | 1 | 1 | 1 |" in ratios.report(frame, [1e-3])
+
+
+# ------------------------------------------------------------------- block steps in the same sweep
+
+
+@pytest.fixture(scope="module")
+def decay():
+    return load_script("decay")
+
+
+def simulated(n=60, k=5):
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.arange(n) % k)
+    X = rng.normal(size=(n, 8)) + rng.normal(size=(k, 8))[y]
+    X[3] = 0.0
+    return csr_matrix(X), 10 * y
+
+
+class Clock:
+    """Time that passes only when told to."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def takes(self, seconds, method):
+        def timed(*args):
+            self.now += seconds
+            return method(*args)
+
+        return timed
+
+
+@pytest.fixture
+def clock(decay, monkeypatch):
+    """Sweeps take a second, computing weights 10, and certificates 100."""
+    clock, problem = Clock(), decay.MulticlassProblem
+    monkeypatch.setattr(decay, "perf_counter", clock)
+    for name, seconds in {"sweep": 1.0, "weights": 10.0, "certify": 100.0}.items():
+        monkeypatch.setattr(problem, name, clock.takes(seconds, getattr(problem, name)))
+    return clock
+
+
+def test_all_steps_reach_the_same_optimum_in_the_same_sweep(decay):
+    runs, alphas = {}, {}
+    for name, step in decay.STEPS.items():
+        problem = decay.make_problem(*simulated(), C=0.3)
+        with decay.sweeping_with(step):
+            runs[name] = decay.trace(problem, "permuted", decay=1e-5, cap=np.inf, tol=1e-12)
+        alphas[name] = problem.alpha
+    ours = runs["walrus"]
+    assert 1 < len(ours) < 1000
+    for name, epochs in runs.items():
+        assert epochs[-1].gap <= 1e-5 * epochs[0].gap
+        # Exact steps differ by rounding only, greedy ones by their accuracy.
+        close = {"rtol": 1e-4 if name == "greedy" else 1e-8}
+        np.testing.assert_allclose([e.gap for e in epochs[:9]], [e.gap for e in ours[:9]], **close)
+        np.testing.assert_allclose(epochs[-1].primal, ours[-1].primal, rtol=1e-5)
+        np.testing.assert_allclose(alphas[name], alphas["walrus"], atol=1e-3 * 0.3)
+
+
+def test_the_step_is_what_the_sweep_takes(decay):
+    @numba.njit
+    def stay(t, b, label, upper, q, joint, few, total, v, scratch):
+        v[:] = b
+
+    problem = decay.make_problem(*simulated(), C=0.3)
+    with decay.sweeping_with(stay):
+        epochs = decay.trace(problem, "permuted", 0.1, cap=np.inf, tol=1e-3, max_iter=2)
+    assert not problem.alpha.any()
+    assert [e.gap for e in epochs] == pytest.approx(2 * [problem.primal_at_zero], rel=1e-12)
+    epochs = decay.trace(problem, "permuted", 0.1, cap=np.inf, tol=1e-3)
+    assert problem.alpha.any()
+
+
+def test_decay_is_measured_from_the_gap_after_the_first_epoch(decay):
+    gaps = [80.0, 40.0, 9.0, 8.0, 0.9, 8.5, 0.7]
+    epochs = [decay.Epoch(0.5 * e, 100.0, gap) for e, gap in enumerate(gaps, 1)]
+    times = decay.decay_times(epochs, [1.0, 0.1, 0.01, 0.001])
+    assert times[:3] == [(0.5, 1.0), (2.0, 4.0), (3.5, 7.0)]
+    assert np.isnan(times[3]).all()
+    assert np.isnan(decay.decay_times([], [0.1])).all()
+
+
+def test_certificates_are_off_the_clock(decay, clock):
+    problem = decay.make_problem(*simulated(), C=0.3)
+    epochs = decay.trace(problem, "permuted", decay=1e-3, cap=np.inf, tol=1e-6)
+    assert [e.seconds for e in epochs] == list(range(1, len(epochs) + 1))
+    assert clock.now > 100 * len(epochs)
+
+
+def test_a_capped_run_has_no_times_for_what_it_did_not_reach(decay, clock, monkeypatch, tmp_path):
+    monkeypatch.setattr(decay, "load_data", lambda name: simulated())
+    out = tmp_path / "decay.csv"
+
+    def measure(steps, cap):
+        decay.measure(out, ["made-up"], [0.3], "permuted", steps, [1.0, 1e-9], 1, cap)
+        return decay.load(out, decay.COLUMNS)
+
+    frame = measure(["walrus"], cap=2.5)
+    assert list(frame["seconds"][:1]) == [1.0]
+    assert frame["seconds"].isna().tolist() == [False, True]
+    assert measure(["walrus"], cap=np.inf).equals(frame)  # resumed
+    frame = measure(["walrus", "active_set"], cap=0.5)
+    assert frame["seconds"].isna().tolist() == [False, True, True, True]
+
+
+def test_steps_are_compared_at_equal_decay(decay):
+    times = {"walrus": [1.0, 2.0], "greedy": [4.0, 5.0], "active_set": [3.0, np.nan]}
+    rows = [
+        ("dna", 1.0, "permuted", 0, step, 3, target, seconds, 7.0)
+        for step, both in times.items()
+        for target, seconds in zip([1.0, 0.01], both, strict=True)
+    ]
+    frame = pd.DataFrame(rows, columns=decay.COLUMNS)
+    first, last = decay.compare(frame).to_dict("records")
+    assert (first["ratio"], last["ratio"]) == (3.0, 2.5)
+    assert np.isnan(last["active_set"])
+    [authors] = decay.against_authors(decay.compare(frame)).to_dict("records")
+    assert authors["ratio"] == pytest.approx(0.08 / 2.0)
+    assert "| dna | 0.01 | 0.08 | 2 | 0.04 |" in decay.report(frame, "permuted", 60.0)

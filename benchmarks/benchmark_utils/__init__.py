@@ -17,7 +17,7 @@ MULTICLASS = ("crammer_singer", "weston_watkins")
 
 
 @lru_cache(maxsize=1)  # every cell and repeat of one data set is a benchopt run of its own
-def load(name: str) -> tuple[csr_matrix, np.ndarray]:
+def load_data(name: str) -> tuple[csr_matrix, np.ndarray]:
     """Return X and y of ``NAME.npz`` in the folder DUALSWEEP_DATA."""
     with np.load(Path(os.environ["DUALSWEEP_DATA"]) / f"{name}.npz") as z:
         X = csr_matrix((z["data"], z["indices"], z["indptr"]), shape=z["shape"])

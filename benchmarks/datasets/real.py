@@ -1,6 +1,6 @@
 from typing import ClassVar
 
-from benchmark_utils import load
+from benchmark_utils import load_data
 from benchopt import BaseDataset
 
 # The class that binary losses tell from the rest.
@@ -29,5 +29,5 @@ class Dataset(BaseDataset):
     parameters: ClassVar = {"data": list(POSITIVE)}
 
     def get_data(self):
-        X, y = load(self.data)
+        X, y = load_data(self.data)
         return {"X": X, "y": y, "positive": POSITIVE[self.data]}
