@@ -361,3 +361,14 @@ def test_steps_are_compared_at_equal_decay(decay):
     [authors] = decay.against_authors(decay.compare(frame)).to_dict("records")
     assert authors["ratio"] == pytest.approx(0.08 / 2.0)
     assert "| dna | 0.01 | 0.08 | 2 | 0.04 |" in decay.report(frame, "permuted", 60.0)
+
+
+def test_block_steps_alone_solve_the_same_problem():
+    block_steps = load_script("block_steps")
+    for loss, contenders in block_steps.CONTENDERS.items():
+        for kind in block_steps.INSTANCES:
+            table = block_steps.measure(loss, kind, [3, 12], instances=4, repeats=1, cap=np.inf)
+            assert (table["active set off by"] <= 1e-12).all()
+            assert (table["QP solver off by"] <= 1e-5).all()
+            if "greedy" in contenders:
+                assert (table["greedy off by"] <= 1e-5).all()
