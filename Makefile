@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 
-.PHONY: demo test lint types bench-binary clean
+.PHONY: demo test lint types bench-binary bench-multiclass clean
 
 demo: $(VENV)/.plot
 	$(BIN)/dualsweep demo
@@ -27,6 +27,25 @@ bench-binary: $(VENV)/.dev
 		--solvers dualsweep liblinear sklearn "sklearn[dual=False]" rehline \
 		--repeats 3 --cap 60 --floor 5e-4 \
 		--out benchmarks/outputs/binary.csv --table benchmarks/outputs/binary.md
+
+# Crammer-Singer against LIBLINEAR and scikit-learn; Weston-Watkins with other block steps in the same
+# sweep; block steps alone; test accuracies. Takes hours, and goes on where it was interrupted.
+bench-multiclass: export DUALSWEEP_DATA = $(DATA)
+bench-multiclass: $(VENV)/.dev
+	$(BIN)/python benchmarks/ratios.py \
+		--data mnist letter news20 sector --loss crammer_singer --C 0.1 1 10 \
+		--solvers dualsweep liblinear sklearn --repeats 3 --cap 60 --floor 5e-4 \
+		--out benchmarks/outputs/crammer_singer.csv --table benchmarks/outputs/crammer_singer.md
+	$(BIN)/python benchmarks/decay.py \
+		--data dna satimage mnist news20 letter sector authors1000 --schedule permuted --cap 120 \
+		--table benchmarks/outputs/decay.md --picture benchmarks/outputs/decay.png
+	$(BIN)/python benchmarks/decay.py \
+		--data dna satimage mnist news20 letter sector authors1000 --schedule auto --cap 120 \
+		--steps walrus --table benchmarks/outputs/decay_auto.md
+	$(BIN)/python benchmarks/block_steps.py --table benchmarks/outputs/block_steps.md
+	$(BIN)/python benchmarks/accuracy.py \
+		--data dna satimage mnist news20 20news letter sector \
+		--table benchmarks/outputs/accuracy.md
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
