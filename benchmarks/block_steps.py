@@ -157,7 +157,7 @@ def measure(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--loss", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
     parser.add_argument("--instances", nargs="+", choices=INSTANCES, default=list(INSTANCES))
     parser.add_argument(

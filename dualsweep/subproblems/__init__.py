@@ -1,1 +1,4 @@
-"""Exact block steps of the multi-class formulations: pure functions, scratch from the caller."""
+"""Block steps of the multi-class formulations: the exact ones, and others to compare them with.
+
+Pure functions, scratch from the caller.
+"""
