@@ -38,7 +38,7 @@ jit = numba.njit(error_model="numpy")
 
 @jit
 def exact_weston_watkins(v, b, scratch):
-    level = weston_watkins_level(v, UPPER, 0.0, scratch)
+    level = weston_watkins_level(v, len(v), UPPER, 0.0, scratch)
     for m in range(len(v)):
         b[m] = min(max(v[m] - level, 0.0), UPPER)
 
@@ -48,7 +48,7 @@ def exact_crammer_singer(v, b, scratch):
     top = v.max()
     for m in range(len(v)):
         b[m] = v[m] - top
-    level = crammer_singer_level(b, top, UPPER, scratch)
+    level = crammer_singer_level(b, len(b), top, UPPER, scratch)
     for m in range(len(v)):
         b[m] = max(b[m] - level, 0.0)
 

@@ -26,7 +26,7 @@ from benchmark_utils import load_data
 from ratios import HERE, append, holds, load, markdown, publish, summarise
 
 import dualsweep.problem
-from dualsweep.kernels.multiclass import _block_step, sweep_multiclass
+from dualsweep.kernels.multiclass import block_step, sweep_multiclass
 from dualsweep.problem import MulticlassProblem
 from dualsweep.rows import as_rows, sqnorms
 from dualsweep.schedules import SCHEDULES
@@ -55,32 +55,31 @@ AUTHORS = {
 
 
 @numba.njit(error_model="numpy")
-def by_active_set(t, b, label, upper, q, joint, few, total, v, scratch):
-    """Fill `v` as the sweep's `_block_step` does, by the active-set method."""
+def by_active_set(beta, t, b, k, upper, q, new, scratch):
+    """Fill `new` as the sweep's `block_step` does, by the active-set method."""
     if q == 0.0:
-        _block_step(t, b, label, upper, q, joint, few, total, v, scratch)
-        return
-    for m in range(t.shape[0]):
+        return block_step(beta, t, b, k, upper, q, new, scratch)
+    total = b[:k].sum()
+    for m in range(k):
         scratch[m] = t[m] / q + b[m] + total
-        v[m] = b[m]
-    scratch[label] = 0.0  # not above `total`, so that its dual variable stays 0
-    active_set_step(scratch, upper, joint, v)
+        new[m] = b[m]
+    active_set_step(scratch[:k], upper, False, new[:k])
+    return q * (new[:k].sum() - total)
 
 
 @numba.njit(error_model="numpy")
-def by_greedy(t, b, label, upper, q, joint, few, total, v, scratch):
-    """Fill `v` as the sweep's `_block_step` does, by greedy coordinate descent."""
+def by_greedy(beta, t, b, k, upper, q, new, scratch):
+    """Fill `new` as the sweep's `block_step` does, by greedy coordinate descent."""
     if q == 0.0:
-        _block_step(t, b, label, upper, q, joint, few, total, v, scratch)
-        return
-    for m in range(t.shape[0]):
+        return block_step(beta, t, b, k, upper, q, new, scratch)
+    for m in range(k):
         scratch[m] = t[m]
-        v[m] = b[m]
-    scratch[label] = -q * total
-    greedy_step(scratch, q, upper, ACCURACY, v)
+        new[m] = b[m]
+    greedy_step(scratch[:k], q, upper, ACCURACY, new[:k])
+    return q * (new[:k].sum() - b[:k].sum())
 
 
-STEPS = {OURS: _block_step, "greedy": by_greedy, "active_set": by_active_set}
+STEPS = {OURS: block_step, "greedy": by_greedy, "active_set": by_active_set}
 
 
 @lru_cache
@@ -89,12 +88,12 @@ def sweep_with(step: Any) -> Any:
 
     The library's kernels take no functions: the same code is compiled again, under other globals.
     """
-    if step is _block_step:
+    if step is block_step:
         return sweep_multiclass
     function = sweep_multiclass.py_func
-    if _block_step.__name__ not in function.__code__.co_names:
-        raise RuntimeError("The sweep no longer calls _block_step; this script has to follow it.")
-    names = {**function.__globals__, _block_step.__name__: step}
+    if block_step.__name__ not in function.__code__.co_names:
+        raise RuntimeError("The sweep no longer calls block_step; this script has to follow it.")
+    names = {**function.__globals__, block_step.__name__: step}
     twin = types.FunctionType(function.__code__, names, function.__name__)
     return numba.jit(**sweep_multiclass.targetoptions)(twin)
 
@@ -132,9 +131,9 @@ class Timed(MulticlassProblem):
         self.paused += perf_counter() - began
         return result
 
-    def sweep(self, order: Any, alpha: Any, *args: Any) -> float:
+    def sweep(self, shrunk: bool, order: Any, alpha: Any, *args: Any) -> float:
         self.alpha = alpha  # the dual point as the solver has it
-        return super().sweep(order, alpha, *args)
+        return super().sweep(shrunk, order, alpha, *args)
 
     def weights(self, *args: Any) -> None:
         self._paused(super().weights, *args)
