@@ -13,18 +13,28 @@ J the rows with ``lower < u_i < upper_i``. Its minimiser is the proximal point s
 the dual (Rockafellar 1976; Li, Sun and Toh 2018 with semismooth Newton steps inside). Each b is
 feasible, so each step has a dual bound. Squared hinge and squared loss have D > 0 and take rho = 0:
 their inner problem is the primal itself, and there is no outer iteration.
+
+With many classes a row has a slack and a dual variable per class, and clip becomes the projection
+onto the row's feasible set; see `dualsweep.kernels.newton_multiclass`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from scipy.linalg.lapack import dposv
 
-from .kernels.certificate import weights
 from .kernels.newton import gram, hessian_product, implied_dual, margins, slope
-from .problem import AnyProblem, Problem
+from .kernels.newton_multiclass import (
+    gram_multiclass,
+    implied_dual_multiclass,
+    product_multiclass,
+    responses,
+    slope_multiclass,
+)
+from .problem import AnyProblem, MulticlassProblem, Problem
 from .rows import n_stored
 from .run import Run
 
@@ -56,20 +66,29 @@ CG_STEPS = 200
 
 def newton_cost(problem: AnyProblem) -> float:
     """Return what a Newton solution costs, in entries of X read; inf if it cannot be foreseen."""
-    if not isinstance(problem, Problem) or problem.n_weights > DIRECT_WEIGHTS:
+    d = int(np.prod(problem.weights_shape))
+    if d > DIRECT_WEIGHTS:
         return np.inf
-    d = problem.n_weights
     stored, n = n_stored(problem.rows), len(problem.y)
+    classes = max(problem.weights_shape[1:], default=1)
     pairs = 0.5 * stored * (stored / n) * 0.5  # about half the rows are in J
     factor = d**3 / 3 / 10  # ten multiplications of LAPACK in the time of one random entry
-    steps = 12 if problem.loss.diag > 0 else 30
-    return steps * (3 * stored + pairs + factor + 5 * n + 30_000)
+    if isinstance(problem, Problem):
+        steps = 12 if problem.loss.diag > 0 else 30
+        return steps * (3 * stored + pairs + factor + 5 * n + 30_000)
+    # As many pairs of classes as there are classes, the free ones of a row being few.
+    return 40 * (stored * classes + classes * pairs + factor + 20 * n * classes + 30_000)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # a direction that is not finite ends the method
 def newton(run: Run) -> None:
     """Take Newton steps until the run is over or they get stuck."""
-    step = _Steps(run)
+    problem = run.problem
+    step = (
+        _BinarySteps(run, problem)
+        if isinstance(problem, Problem)
+        else _MulticlassSteps(run, problem)
+    )
     tried = np.inf
     for _ in range(MAX_STEPS):
         if run.poll():
@@ -96,8 +115,7 @@ def newton(run: Run) -> None:
 def _adopt(run: Run, b: Any) -> bool:
     """Make b the run's dual point if its certificate is better; return whether that proves tol."""
     before, gap = run.alpha, run.gap
-    run.alpha = before.copy()
-    run.alpha[run.candidates] = b
+    run.alpha = run.problem.alpha_of(run.candidates, b)
     run.check()
     if not run.gap <= gap:
         run.alpha = before
@@ -107,40 +125,62 @@ def _adopt(run: Run, b: Any) -> bool:
 
 
 class _Steps:
-    """Newton's iterate: the weights w, the slacks, and the dual point b they imply."""
+    """Newton's iterate: the weights w, the slacks, and the dual point b they imply.
+
+    What depends on the formulation is in the subclasses.
+    """
+
+    rho: float
 
     def __init__(self, run: Run) -> None:
-        problem = run.problem
-        self.run = run
-        assert isinstance(problem, Problem)  # the estimator offers Newton for binary problems only
-        self.problem, self.members = problem, run.candidates
-        self.cost = problem.cost[self.members]
-        self.rho = 0.0 if problem.loss.diag > 0 else FIRST_RHO / float(self.cost.mean())
+        self.run, self.members = run, run.candidates
+        self.cost = run.problem.cost[self.members]
         self.w = run.w.copy()
-        if run.primal > self.cost.sum():  # worse than no model at all
+        if run.primal > run.problem.primal_at_zero:  # worse than no model at all
             self.w[:] = 0.0
-        self.anchor = run.alpha[self.members]
-        self.slack = 1.0 - self._margins(self.w)
+        self.anchor = run.problem.rows_of(run.alpha, self.members)
+        self.slack = self.first_slack() + self.response(self.w)
         self.u, self.b = np.empty_like(self.slack), np.empty_like(self.slack)
-        self.alpha = np.zeros(len(problem.y))
+        self.alpha = np.zeros((len(run.problem.y), *self.b.shape[1:]))
         self.w_of_b = np.empty_like(self.w)
 
-    def _margins(self, v: Any) -> Any:
-        out = np.empty(len(self.members))
-        margins(self.problem.rows, self.problem.y, self.members, v, out)
-        return out
+    def first_slack(self) -> Any:
+        """Return the slacks of w = 0."""
+        raise NotImplementedError
+
+    def response(self, v: Any) -> Any:
+        """Return by how much the slacks change along v."""
+        raise NotImplementedError
+
+    def implied_dual(self) -> tuple[float, float]:
+        """Fill in u and b; return the losses and their excess over what b proves."""
+        raise NotImplementedError
+
+    def slope(self, q: Any, t: float) -> tuple[float, float]:
+        """Return ``sum_i b_i q_i`` where the slacks have changed by t q, and its derivative."""
+        raise NotImplementedError
+
+    def parts(self) -> Iterator[Any]:
+        """Yield the rows of the Hessian's sum, in parts that take some 0.1 s."""
+        raise NotImplementedError
+
+    def add_half_hessian(self, part: Any, half: Any) -> None:
+        """Add to `half` what makes ``half + half'`` the part's share of the Hessian."""
+        raise NotImplementedError
+
+    def add_hessian_product(self, v: Any, out: Any) -> None:
+        """Add the product of the Hessian, without its identity, with v."""
+        raise NotImplementedError
 
     def measure(self) -> None:
         """Compute b, the gradient, and the gaps they prove."""
-        problem = self.problem
-        losses, excess = implied_dual(
-            self.slack, self.anchor, self.cost, problem.loss, self.rho, self.u, self.b
-        )
+        problem = self.run.problem
+        losses, excess = self.implied_dual()
         self.alpha[self.members] = self.b
-        weights(problem.rows, problem.y, self.alpha, self.w_of_b)
-        self.gradient = self.w - self.w_of_b
+        problem.weights(self.alpha, self.w_of_b)
+        self.gradient = (self.w - self.w_of_b).ravel()
         self.inner_gap = 0.5 * float(self.gradient @ self.gradient)
-        self.primal = 0.5 * float(self.w @ self.w) + losses
+        self.primal = 0.5 * float(self.w.ravel() @ self.w.ravel()) + losses
         self.gap = self.inner_gap + excess
 
     @property
@@ -155,34 +195,30 @@ class _Steps:
 
     def move(self) -> bool:
         """Take a Newton step with line search; return whether it led anywhere."""
-        loss = self.problem.loss
-        free = (self.u > loss.lower) & (self.u < self.cost * loss.upper)
-        p = self._direction(self.members[free], 1.0 / (loss.diag / self.cost[free] + self.rho))
+        p = self._direction()
         if p is None or not np.isfinite(p).all():
             return False
-        q = self._margins(p)
-        t = self._line_search(p, q)
+        p = p.reshape(self.w.shape)
+        q = self.response(p)
+        t = self._line_search(p.ravel(), q)
         if t == 0.0:
             return False
         self.w += t * p
-        self.slack -= t * q
+        self.slack += t * q
         return True
 
-    def _direction(self, members: Any, scale: Any) -> Any:
-        """Solve ``(I + sum scale_i x_i x_i') p = -gradient``; return None if told to stop."""
-        d = len(self.w)
+    def _direction(self) -> Any:
+        """Solve ``Hessian p = -gradient``; return None if told to stop."""
+        d = self.w.size
         if d > DIRECT_WEIGHTS:
-            return self._conjugate_gradients(members, scale)
+            return self._conjugate_gradients()
         half = np.zeros((d, d))
-        per_row = n_stored(self.problem.rows) / len(self.problem.y) + 1
-        length = max(int(PAIRS_PER_CALL / per_row**2), 1)
-        for start in range(0, len(members), length):
-            part = slice(start, start + length)
-            gram(self.problem.rows, members[part], scale[part], half)
+        for part in self.parts():
+            self.add_half_hessian(part, half)
             if self.run.poll():
                 return None
-        diagonal = half.diagonal().copy()
         hessian = half + half.T
+        diagonal = hessian.diagonal().copy()
         # The identity drowns in rounding where the features are huge; then as much as is needed.
         for ridge in (0.0, 1e-14, 1e-11, 1e-8):
             hessian.flat[:: d + 1] = diagonal + (1.0 + ridge * diagonal.max())
@@ -191,14 +227,14 @@ class _Steps:
                 return -p
         return -self.gradient
 
-    def _conjugate_gradients(self, members: Any, scale: Any) -> Any:
+    def _conjugate_gradients(self) -> Any:
         residual = -self.gradient
         p, solution = residual.copy(), np.zeros_like(residual)
         size = residual @ residual
         enough = size * min(0.01, float(np.sqrt(size))) ** 2
         for _ in range(CG_STEPS):
             product = p.copy()
-            hessian_product(self.problem.rows, members, scale, p, product)
+            self.add_hessian_product(p, product)
             length = size / (p @ product)
             solution += length * p
             residual -= length * product
@@ -210,12 +246,12 @@ class _Steps:
 
     def _line_search(self, p: Any, q: Any) -> float:
         """Return t > 0 with ``phi'(t)`` near 0; phi' is increasing and piecewise linear."""
-        wp, pp = float(self.w @ p), float(p @ p)
+        wp, pp = float(self.w.ravel() @ p), float(p @ p)
         first = float(self.gradient @ p)
         t, low, high = 1.0, 0.0, np.inf
         for _ in range(100):
-            total, curvature = slope(self.u, q, self.cost, self.problem.loss, self.rho, t)
-            value = wp + t * pp - total
+            total, curvature = self.slope(q, t)
+            value = wp + t * pp + total
             if abs(value) <= LINE_SEARCH * abs(first):
                 return t
             low, high = (t, high) if value < 0 else (low, t)
@@ -225,3 +261,118 @@ class _Steps:
             if not low < t < high:
                 t = 0.5 * (low + high) if high < np.inf else 2.0 * low
         return low
+
+
+class _BinarySteps(_Steps):
+    def __init__(self, run: Run, problem: Problem) -> None:
+        self.problem = problem
+        super().__init__(run)
+        self.rho = 0.0 if problem.loss.diag > 0 else FIRST_RHO / float(self.cost.mean())
+
+    def first_slack(self) -> Any:
+        return np.ones(len(self.members))
+
+    def response(self, v: Any) -> Any:
+        out = np.empty(len(self.members))
+        margins(self.problem.rows, self.problem.y, self.members, v, out)
+        return -out
+
+    def implied_dual(self) -> tuple[float, float]:
+        result = implied_dual(
+            self.slack, self.anchor, self.cost, self.problem.loss, self.rho, self.u, self.b
+        )
+        loss = self.problem.loss
+        free = (self.u > loss.lower) & (self.u < self.cost * loss.upper)
+        self.free = self.members[free]
+        self.scale = 1.0 / (loss.diag / self.cost[free] + self.rho)
+        return result
+
+    def slope(self, q: Any, t: float) -> tuple[float, float]:
+        return slope(self.u, q, self.cost, self.problem.loss, self.rho, t)
+
+    def parts(self) -> Iterator[Any]:
+        per_row = n_stored(self.problem.rows) / len(self.problem.y) + 1
+        return _slices(len(self.free), per_row**2)
+
+    def add_half_hessian(self, part: Any, half: Any) -> None:
+        gram(self.problem.rows, self.free[part], self.scale[part], half)
+
+    def add_hessian_product(self, v: Any, out: Any) -> None:
+        hessian_product(self.problem.rows, self.free, self.scale, v, out)
+
+
+class _MulticlassSteps(_Steps):
+    def __init__(self, run: Run, problem: MulticlassProblem) -> None:
+        self.problem = problem
+        self.y = problem.y[run.candidates]
+        super().__init__(run)
+        self.rho = FIRST_RHO / float(self.cost.mean())
+
+    def first_slack(self) -> Any:
+        return (np.arange(self.problem.n_classes) != self.y[:, None]).astype(np.float64)
+
+    def response(self, v: Any) -> Any:
+        out = np.empty((len(self.members), self.problem.n_classes))
+        responses(self.problem.rows, self.problem.y, self.members, v, out)
+        return out
+
+    def implied_dual(self) -> tuple[float, float]:
+        return implied_dual_multiclass(
+            self.slack,
+            self.anchor,
+            self.y,
+            self.cost,
+            self.problem.joint,
+            self.rho,
+            self.u,
+            self.b,
+        )
+
+    def slope(self, q: Any, t: float) -> tuple[float, float]:
+        scratch = np.empty(self.problem.n_classes)
+        return slope_multiclass(
+            self.u, q, self.y, self.cost, self.problem.joint, self.rho, t, scratch
+        )
+
+    def parts(self) -> Iterator[Any]:
+        per_row = n_stored(self.problem.rows) / len(self.problem.y) + 1
+        return _slices(len(self.members), (per_row * self.problem.n_classes / 2) ** 2)
+
+    def add_half_hessian(self, part: Any, half: Any) -> None:
+        d, k = self.w.shape
+        gram_multiclass(
+            self.problem.rows,
+            self.members[part],
+            self.y[part],
+            self.cost[part],
+            self.problem.joint,
+            self.rho,
+            self.u[part],
+            half,
+            np.empty((k, k)),
+            np.empty(k, np.int64),
+            np.empty(d),
+            np.empty(d, np.int64),
+        )
+
+    def add_hessian_product(self, v: Any, out: Any) -> None:
+        k = self.problem.n_classes
+        product_multiclass(
+            self.problem.rows,
+            self.members,
+            self.y,
+            self.cost,
+            self.problem.joint,
+            self.rho,
+            self.u,
+            v.reshape(self.w.shape),
+            out.reshape(self.w.shape),
+            np.empty((3, k)),
+            np.empty(k, np.int64),
+        )
+
+
+def _slices(n: int, pairs: float) -> Iterator[slice]:
+    """Cut n rows with so many pairs of entries each."""
+    length = max(int(PAIRS_PER_CALL / pairs), 1)
+    return (slice(start, start + length) for start in range(0, n, length))

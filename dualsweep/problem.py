@@ -63,6 +63,16 @@ class Problem(NamedTuple):
         """Return dual variables to start from."""
         return np.zeros(len(self.y))
 
+    def rows_of(self, alpha: Any, members: Any) -> Any:
+        """Return the dual variables of the rows `members`."""
+        return alpha[members]
+
+    def alpha_of(self, members: Any, values: Any) -> Any:
+        """Return dual variables with the given values for the rows `members`, the rest 0."""
+        alpha = self.zero_alpha()
+        alpha[members] = values
+        return alpha
+
     @property
     def primal_at_zero(self) -> float:
         """Objective of w = 0, where every loss is 1 whatever the data."""
@@ -166,6 +176,18 @@ class MulticlassProblem(NamedTuple):
             return alpha.nonzero()
         rows, classes = np.nonzero(alpha)
         return rows, classes, alpha[rows, classes]
+
+    def rows_of(self, alpha: Any, members: Any) -> Any:
+        """Return the dual variables of the rows `members`, one column per class."""
+        rows, classes, values = self.nonzero(alpha)
+        dense = np.zeros((len(self.y), self.n_classes))
+        dense[rows, classes] = values
+        return dense[members]
+
+    def alpha_of(self, members: Any, values: Any) -> Any:
+        """Return dual variables with the given values for the rows `members`, the rest 0."""
+        rows, classes = np.nonzero(values)
+        return self.alpha_from(members[rows], classes, values[rows, classes])
 
     @property
     def primal_at_zero(self) -> float:

@@ -24,6 +24,7 @@ __all__ = [
     "row_add_few",
     "row_axpy",
     "row_dot",
+    "row_entries",
     "row_outer",
     "row_prefetch",
     "row_prefetch_head",
@@ -142,7 +143,7 @@ def row_sqnorm(rows: Rows, i: int) -> float:
 
 
 def row_outer(rows: Rows, i: int, scale: float, out: Any) -> None:
-    """Add ``scale * x x'``, x row i with its bias, to `out`: each pair of features once."""
+    """Add half of ``scale * x x'``, x row i with its bias: the whole is ``out + out'``."""
     raise TypeError("row_outer runs inside kernels only")
 
 
@@ -163,6 +164,11 @@ def row_add_few(rows: Rows, i: int, classes: Any, step: Any, n: int, W: Any, scr
     there are classes in all.
     """
     raise TypeError("row_add_few runs inside kernels only")
+
+
+def row_entries(rows: Rows, i: int, values: Any, places: Any) -> int:
+    """Fill in the entries of row i and where they are, the bias last; return how many."""
+    raise TypeError("row_entries runs inside kernels only")
 
 
 def row_prefetch_head(rows: Rows, i: int) -> None:
@@ -403,22 +409,48 @@ def _row_outer(rows: Any, i: Any, scale: Any, out: Any) -> Any:
         for j in range(start, end):
             s = scale * np.float64(data[j])
             target = out[indices[j]]
-            for k in range(start, j + np.uint64(1)):
+            for k in range(start, j):
                 target[indices[k]] += s * np.float64(data[k])
+            target[indices[j]] += 0.5 * s * np.float64(data[j])
             out[last, indices[j]] += s * rows.bias
-        out[last, last] += scale * rows.bias * rows.bias
+        out[last, last] += 0.5 * scale * rows.bias * rows.bias
 
     def outer_dense(rows, i, scale, out):  # type: ignore[no-untyped-def]
         row = rows.data[i]
         last = out.shape[0] - 1
         for j in range(row.shape[0]):
             s = scale * np.float64(row[j])
-            for k in range(j + 1):
+            for k in range(j):
                 out[j, k] += s * np.float64(row[k])
+            out[j, j] += 0.5 * s * np.float64(row[j])
             out[last, j] += s * rows.bias
-        out[last, last] += scale * rows.bias * rows.bias
+        out[last, last] += 0.5 * scale * rows.bias * rows.bias
 
     return outer_csr if _is_csr(rows) else outer_dense
+
+
+@overload_rows(row_entries)
+def _row_entries(rows: Any, i: Any, values: Any, places: Any) -> Any:
+    def entries_csr(rows, i, values, places):  # type: ignore[no-untyped-def]
+        n = 0
+        for j in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
+            values[n] = rows.data[j]
+            places[n] = rows.indices[j]
+            n += 1
+        values[n] = rows.bias
+        places[n] = rows.n_features
+        return n + 1
+
+    def entries_dense(rows, i, values, places):  # type: ignore[no-untyped-def]
+        n = rows.data.shape[1]
+        for j in range(n):
+            values[j] = rows.data[i, j]
+            places[j] = j
+        values[n] = rows.bias
+        places[n] = n
+        return n + 1
+
+    return entries_csr if _is_csr(rows) else entries_dense
 
 
 @overload_rows(row_prefetch_head)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ._random import random_state
 from .newton import newton, newton_cost
-from .problem import AnyProblem, Progress, Result
+from .problem import AnyProblem, Problem, Progress, Result
 from .rows import n_stored
 from .run import Run
 from .schedules import SCHEDULES, Schedule
@@ -99,6 +99,8 @@ class HandOver:
 
     AT_ONCE = 5e6  # Newton steps that cost less than this, some milliseconds, need no sweeps first
     SWEEP_ENTRY = 2.5  # an entry visited by a sweep, in random order and twice
+    SWEEP_CLASS = 0.25  # the same per class, where there are many of them
+    SWEEP_BLOCK = 150.0  # a block step
     SWEEP_CALL = 10_000.0  # what a sweep costs before it has visited a row
     FIRST_LOOK = 6
 
@@ -107,7 +109,13 @@ class HandOver:
         cost = newton_cost(problem)
         self.allowed = solver == "newton" or (solver == "auto" and np.isfinite(cost))
         self.at_once = solver == "newton" or (self.allowed and cost <= self.AT_ONCE)
-        self.sweeps_worth = cost / (self.SWEEP_ENTRY * n_stored(problem.rows) + self.SWEEP_CALL)
+        stored = n_stored(problem.rows)
+        if isinstance(problem, Problem):
+            sweep = self.SWEEP_ENTRY * stored
+        else:
+            sweep = self.SWEEP_CLASS * problem.n_classes * stored
+            sweep += self.SWEEP_BLOCK * len(problem.y)
+        self.sweeps_worth = cost / (sweep + self.SWEEP_CALL)
         self.gaps: list[float] = []
 
     def __call__(self, relative_gap: float) -> bool:

@@ -257,11 +257,6 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
             self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
         )
         check_classification_targets(y)
-        if self.solver == "newton" and self.multi_class != "ovr":
-            raise ValueError(
-                f'solver="newton" trains multi_class="ovr" only, but multi_class is '
-                f'"{self.multi_class}". Use solver="auto".'
-            )
         sample_weight = check_weights(sample_weight, X)
         classes, codes = encode_labels(y, sample_weight)
         cost = row_costs(self.C, self.class_weight, classes, codes, sample_weight)

@@ -36,13 +36,13 @@ def implied_dual(
 
 @jit
 def slope(u: Any, q: Any, cost: Any, loss: Loss, rho: float, t: float) -> tuple[float, float]:
-    """Return ``sum_i clip(u_i - t q_i / (D_i + rho)) q_i`` and minus its derivative in t."""
+    """Return ``sum_i clip(u_i + t q_i / (D_i + rho)) q_i`` and its derivative in t."""
     total = 0.0
     curvature = 0.0
     for i in range(u.shape[0]):
         upper = cost[i] * loss.upper
         scaled = q[i] / (loss.diag / cost[i] + rho)
-        v = u[i] - t * scaled
+        v = u[i] + t * scaled
         total += min(max(v, loss.lower), upper) * q[i]
         if loss.lower < v < upper:
             curvature += scaled * q[i]
@@ -59,7 +59,7 @@ def margins(rows: Rows, y: Any, members: Any, v: Any, out: Any) -> None:
 
 @jit
 def gram(rows: Rows, members: Any, scale: Any, out: Any) -> None:
-    """Add ``sum_t scale[t] x_i x_i'`` to `out`, each pair of features in one of its two places."""
+    """Add half of ``sum_t scale[t] x_i x_i'`` to `out`: the sum is ``out + out'``."""
     for t in range(members.shape[0]):
         row_outer(rows, members[t], scale[t], out)
 

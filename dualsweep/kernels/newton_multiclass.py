@@ -1,0 +1,216 @@
+"""Passes over the rows that a Newton step for Crammer-Singer or Weston-Watkins needs.
+
+Arrays have a row per member and a column per class, that of the label counting for nothing. The
+dual variables b that belong to u are its projection onto the feasible set of the row:
+``max(u - level, 0)`` with the smallest level >= 0 at which their sum is at most C_i
+(Crammer-Singer, `joint`), or ``clip(u, 0, C_i)``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._jit import jit, jit_inline
+from ..rows import Rows, row_add_few, row_entries, row_scores
+
+__all__ = [
+    "gram_multiclass",
+    "implied_dual_multiclass",
+    "product_multiclass",
+    "responses",
+    "slope_multiclass",
+]
+
+
+@jit
+def responses(rows: Rows, y: Any, members: Any, V: Any, out: Any) -> None:
+    """Fill ``out[r, m] = x_i.(v_m - v_label)``, i the r-th of `members`."""
+    for r in range(members.shape[0]):
+        i = members[r]
+        scores = out[r]
+        row_scores(rows, i, V, scores)
+        own = scores[y[i]]
+        for m in range(scores.shape[0]):
+            scores[m] -= own
+
+
+@jit_inline
+def _level(u: Any, label: int, cost: float, joint: bool) -> float:
+    """Return the level of the projection of u, 0 for Weston-Watkins."""
+    level, above = 0.0, -1
+    while joint:
+        total, now = 0.0, 0
+        for m in range(u.shape[0]):
+            if m != label and u[m] > level:
+                total += u[m]
+                now += 1
+        if now == above or total - now * level <= cost:
+            break
+        level = (total - cost) / now
+        above = now
+    return level
+
+
+@jit_inline
+def _is_free(value: float, level: float, cost: float, joint: bool) -> bool:
+    """Tell whether a dual variable moves with its u."""
+    return value > level and (joint or value < cost)
+
+
+@jit
+def implied_dual_multiclass(
+    slack: Any, anchor: Any, y: Any, cost: Any, joint: bool, rho: float, u: Any, b: Any
+) -> tuple[float, float]:
+    """Fill ``u = slack / rho + anchor`` and the b that belong to it.
+
+    Returns the sum of the losses, and that of their excess over what b proves.
+    """
+    losses, excess = 0.0, 0.0
+    for r in range(slack.shape[0]):
+        label = y[r]
+        for m in range(slack.shape[1]):
+            u[r, m] = slack[r, m] / rho + anchor[r, m]
+        level = _level(u[r], label, cost[r], joint)
+        loss, product, total = 0.0, 0.0, 0.0
+        for m in range(slack.shape[1]):
+            value = max(u[r, m] - level, 0.0)
+            b[r, m] = 0.0 if m == label else (value if joint else min(value, cost[r]))
+            s = slack[r, m] if m != label else 0.0
+            loss = max(loss, s) if joint else loss + max(s, 0.0)
+            product += b[r, m] * s
+            total += b[r, m]
+        if joint and total > cost[r]:  # by rounding
+            product *= cost[r] / total
+            for m in range(slack.shape[1]):
+                b[r, m] *= cost[r] / total
+        losses += cost[r] * loss
+        excess += max(cost[r] * loss - product, 0.0)
+    return losses, excess
+
+
+@jit
+def slope_multiclass(
+    u: Any, q: Any, y: Any, cost: Any, joint: bool, rho: float, t: float, v: Any
+) -> tuple[float, float]:
+    """Return ``sum_i b_i.q_i`` at ``u + t q / rho``, and its derivative in t.
+
+    `v` is scratch for as many numbers as there are classes.
+    """
+    total, curvature = 0.0, 0.0
+    for r in range(u.shape[0]):
+        label = y[r]
+        for m in range(u.shape[1]):
+            v[m] = u[r, m] + t * q[r, m] / rho
+        level = _level(v, label, cost[r], joint)
+        number, along = 0, 0.0
+        for m in range(u.shape[1]):
+            if m != label and v[m] > level:
+                value = v[m] - level
+                total += (value if joint else min(value, cost[r])) * q[r, m]
+                if _is_free(v[m], level, cost[r], joint):
+                    curvature += q[r, m] * q[r, m] / rho
+                    along += q[r, m]
+                    number += 1
+        if level > 0.0:  # the sum stays what it is
+            curvature -= along * along / (number * rho)
+    return total, curvature
+
+
+@jit_inline
+def _free_classes(u: Any, label: int, level: float, cost: float, joint: bool, classes: Any) -> int:
+    """Fill in the classes whose dual variables are free; return how many."""
+    n = 0
+    for m in range(u.shape[0]):
+        if m != label and _is_free(u[m], level, cost, joint):
+            classes[n] = m
+            n += 1
+    return n
+
+
+@jit
+def product_multiclass(
+    rows: Rows,
+    members: Any,
+    y: Any,
+    cost: Any,
+    joint: bool,
+    rho: float,
+    u: Any,
+    V: Any,
+    out: Any,
+    scratch: Any,
+    classes: Any,
+) -> None:
+    """Add the product of the matrix of `gram_multiclass` with V to `out`.
+
+    `scratch` has the shape (3, classes), `classes` holds as many integers.
+    """
+    scores, step, dense = scratch[0], scratch[1], scratch[2]
+    for r in range(members.shape[0]):
+        label = y[r]
+        level = _level(u[r], label, cost[r], joint)
+        n = _free_classes(u[r], label, level, cost[r], joint, classes)
+        if n == 0:
+            continue
+        row_scores(rows, members[r], V, scores)
+        total = 0.0
+        for c in range(n):
+            step[c] = (scores[classes[c]] - scores[label]) / rho
+            total += step[c]
+        if level > 0.0:
+            for c in range(n):
+                step[c] -= total / n
+        else:
+            classes[n] = label
+            step[n] = -total
+            n += 1
+        row_add_few(rows, members[r], classes, step, n, out, dense)
+
+
+@jit
+def gram_multiclass(
+    rows: Rows,
+    members: Any,
+    y: Any,
+    cost: Any,
+    joint: bool,
+    rho: float,
+    u: Any,
+    out: Any,
+    M: Any,
+    classes: Any,
+    values: Any,
+    places: Any,
+) -> None:
+    """Add half of ``1/rho sum_i (x_i x_i') (x) M_i`` to `out`: the sum is ``out + out'``.
+
+    With e the unit vectors of classes, M_i is the sum of ``(e_m - e_label)(e_m - e_label)'`` over
+    the free dual variables of the row, less the part along their sum where that is at its bound.
+    `out` has a row and a column per weight, in the order of W. The rest is scratch: `M` and
+    `classes` for each class, `values` and `places` for each feature and the bias.
+    """
+    k = u.shape[1]
+    for r in range(members.shape[0]):
+        label = y[r]
+        level = _level(u[r], label, cost[r], joint)
+        n = _free_classes(u[r], label, level, cost[r], joint, classes)
+        if n == 0:
+            continue
+        for a in range(n):
+            for c in range(n):
+                M[a, c] = (1.0 if a == c else 0.0) - (1.0 / n if level > 0.0 else 0.0)
+        if level == 0.0:
+            classes[n] = label
+            for a in range(n):
+                M[a, n] = -1.0
+                M[n, a] = -1.0
+            M[n, n] = n
+            n += 1
+        for e in range(row_entries(rows, members[r], values, places)):
+            for f in range(e + 1):
+                scale = values[e] * values[f] * (0.5 if e == f else 1.0) / rho
+                for a in range(n):
+                    line = out[places[e] * k + classes[a]]
+                    start = places[f] * k
+                    for c in range(n):
+                        line[start + classes[c]] += scale * M[a, c]
