@@ -18,11 +18,15 @@ from .rows import Rows
 __all__ = [
     "HISTORY_DTYPE",
     "AnyProblem",
+    "Known",
     "MulticlassProblem",
     "Problem",
     "Progress",
     "Result",
 ]
+
+# A dual variable this close to its bound, relative to it, is there but for rounding.
+AT_BOUND = 1.0 - 4 * float(np.finfo(np.float64).eps)
 
 HISTORY_DTYPE = np.dtype(
     [
@@ -35,6 +39,14 @@ HISTORY_DTYPE = np.dtype(
         ("active", np.int64),  # rows whose dual variables are not yet proven optimal
     ]
 )
+
+
+class Known(NamedTuple):
+    """What is known of a dual point, but for rounding, without reading X."""
+
+    w: Any
+    primal: float
+    gap: float
 
 
 class Problem(NamedTuple):
@@ -125,16 +137,34 @@ class Problem(NamedTuple):
         curvature = size + 0.5 * float((diag * a) @ a)
 
         def gap(s: float) -> float:
-            slack_s = 1.0 - s * (1.0 - slack)
-            if loss.diag > 0.0:
-                best = np.clip(slack_s / diag, loss.lower, upper)
-            else:
-                best = np.where(slack_s > 0.0, upper, loss.lower)
-            losses = float(best @ slack_s - 0.5 * (diag * best) @ best)
+            losses = _losses(1.0 - s * (1.0 - slack), loss, upper, diag)
             return losses + s * s * curvature - s * total
 
         found = minimize_scalar(gap, bounds=(0.0, 1.0), method="bounded")
         return float(found.x) if found.fun < 0.99 * gap(1.0) else 1.0
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def rescaled(self, result: Result) -> tuple[Any, Known | None]:
+        """Return the best feasible multiple of a solution for other costs; see `dualsweep.path`.
+
+        With s * alpha the dual objective is ``s sum(alpha) - s^2/2 (|w|^2 + sum_i D_i alpha_i^2)``,
+        and the slacks become ``1 - s (1 - slack)``.
+        """
+        members, loss = np.flatnonzero(self.cost > 0), self.loss
+        cost, a = self.cost[members], result.alpha[members]
+        diag = loss.diag / cost
+        total, size = float(a.sum()), float(result.w @ result.w)
+        curvature = size + float((diag * a) @ a)
+        upper = loss.upper * cost
+        s = min(_ratio(total, curvature), float(np.min(upper[a > 0] / a[a > 0], initial=np.inf)))
+        alpha = np.zeros_like(result.alpha)
+        alpha[members] = _snapped(s * a, upper)
+        if not np.array_equal(self.cost > 0, result.cost > 0):
+            return alpha, None
+        slack = 1.0 - s * (1.0 - result.slack)
+        primal = 0.5 * s * s * size + _losses(slack, loss, upper, diag)
+        dual = s * total - 0.5 * s * s * curvature
+        return alpha, Known(s * result.w, primal, max(primal - dual, 0.0))
 
 
 class MulticlassProblem(NamedTuple):
@@ -242,12 +272,47 @@ class MulticlassProblem(NamedTuple):
         """Return 1: the scores it would take are not kept."""
         return 1.0
 
+    @np.errstate(over="ignore", invalid="ignore")
+    def rescaled(self, result: Result) -> tuple[Any, Known | None]:
+        """Return the best feasible multiple of a solution for other costs, as in `Problem`.
+
+        Its certificate is not known: the scores it would take are not kept.
+        """
+        rows, classes, values = self.nonzero(result.alpha)
+        cost, size = self.cost[rows], float(np.vdot(result.w, result.w))
+        used = np.bincount(rows, values)[rows] if self.joint else values
+        s = min(_ratio(float(values.sum()), size), float(np.min(cost / used, initial=np.inf)))
+        values = _snapped(s * values, cost)
+        if self.joint:  # the sum of a row may exceed its bound by rounding
+            values *= np.minimum(cost / np.maximum(np.bincount(rows, values)[rows], cost), 1.0)
+        return self.alpha_from(rows, classes, values), None
+
     def settled(self, members: Any, alpha: Any, slack: Any, radius: float) -> Any:
         """Tell which of `members` have the dual variables of the optimum, as in `Problem`.
 
         The difference of two scores differs by at most ``sqrt(2) radius |x_i|``.
         """
         return slack > np.sqrt(2.0) * radius * np.sqrt(self.sqnorm[members])
+
+
+def _losses(slack: Any, loss: Loss, upper: Any, diag: Any) -> float:
+    """Return the sum of the losses of rows with these slacks, bounds and diagonals."""
+    if loss.diag > 0.0:
+        best = np.clip(slack / diag, loss.lower, upper)
+    else:
+        best = np.where(slack > 0.0, upper, loss.lower)
+    return float(best @ slack - 0.5 * (diag * best) @ best)
+
+
+def _ratio(total: float, curvature: float) -> float:
+    """Return the s at which ``s total - s^2/2 curvature`` is largest; 0 where that is undefined."""
+    s = total / curvature if curvature > 0.0 else 0.0
+    return s if np.isfinite(s) else 0.0
+
+
+def _snapped(values: Any, upper: Any) -> Any:
+    """Put what is at its upper bound but for rounding there, so that visits leave it alone."""
+    return np.where(values >= AT_BOUND * upper, upper, values)
 
 
 def _arrays(alpha: Any) -> Any:
@@ -275,6 +340,8 @@ class Result:
 
     w: Any
     alpha: Any
+    cost: Any  # the problem's
+    slack: Any  # what the certificate saw of each row with a cost
     primal: float
     gap: float
     converged: bool

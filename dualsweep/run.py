@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .problem import HISTORY_DTYPE, AnyProblem, Progress, Result
+from .problem import HISTORY_DTYPE, AnyProblem, Known, Progress, Result
 
 __all__ = ["Run"]
 
@@ -32,6 +32,7 @@ class Run:
         alpha: Any,
         stop: Callable[[], bool],
         watch: Callable[[Progress], bool],
+        known: Known | None = None,
     ) -> None:
         self.problem = problem
         self.tol = tol
@@ -44,19 +45,28 @@ class Run:
         self.n_newton = 0
         self.history: list[Any] = []
         self.candidates = np.flatnonzero(problem.cost > 0)
-        self.slack = np.empty(len(self.candidates))
+        self.slack = np.ones(len(self.candidates))  # where w = 0
         self.active = len(self.candidates)
         self.w = np.zeros(problem.weights_shape)
         # The dual point of the smallest gap that a certificate found.
         self.best_alpha: Any = None
         self.best_gap = np.inf
+        self.certified = True
         if alpha is None:
             self.alpha = problem.zero_alpha()
             self.primal = self.gap = problem.primal_at_zero
             self._record()
-        else:
+        elif known is None:
             self.alpha = alpha
             self.check()
+        else:
+            self.alpha = alpha
+            self.w, self.primal, self.gap = known
+            self.certified = False
+            if self.converged:  # nothing is proven by what was not computed from alpha
+                self.check()
+            else:
+                self._record()
 
     @property
     def dual(self) -> float:
@@ -82,6 +92,7 @@ class Run:
         )
         # The objectives are rounded too: no gap is proven to be smaller than that.
         self.gap = max(self.gap, ROUNDING * self.primal)
+        self.certified = True
         self._record()
         if self.gap < self.best_gap and not self.converged:
             self.best_gap = self.gap
@@ -108,6 +119,8 @@ class Run:
         A run that did not converge returns its best certified point, scaled down where that makes
         the gap smaller: early on, sweeps can lead to weights that are right but for their length.
         """
+        if not self.certified:
+            self.check()
         if self.epoch > 0 and not self.converged:
             if self.best_alpha is None:  # overflow: no certificate was ever finite
                 self.alpha = self.problem.zero_alpha()
@@ -122,6 +135,8 @@ class Run:
         return Result(
             w=self.w,
             alpha=self.alpha,
+            cost=self.problem.cost,
+            slack=self.slack,
             primal=self.primal,
             gap=self.gap,
             converged=self.converged,

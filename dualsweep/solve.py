@@ -9,7 +9,7 @@ import numpy as np
 
 from ._random import random_state
 from .newton import newton, newton_cost
-from .problem import AnyProblem, Problem, Progress, Result
+from .problem import AnyProblem, Known, Problem, Progress, Result
 from .rows import n_stored
 from .run import Run
 from .schedules import SCHEDULES, Schedule
@@ -30,6 +30,7 @@ def solve(
     max_time: float = np.inf,
     seed: tuple[int, ...] = (0,),
     alpha: Any = None,
+    known: Known | None = None,
     stop: Callable[[], bool] = lambda: False,
     watch: Callable[[Progress], bool] = lambda progress: False,
 ) -> Result:
@@ -54,6 +55,9 @@ def solve(
         Seeds the random order; the same seed gives bitwise the same result.
     alpha : array or SlottedDuals, optional
         Feasible dual variables to start from; may be overwritten. Zeros if not given.
+    known : Known, optional
+        The weights of `alpha`, which may be overwritten too, and its certificate, to start without
+        a look at X. What is returned is computed from scratch in any case.
     stop : callable
         Asked some ten times a second; true ends the run with what there is.
     watch : callable
@@ -70,6 +74,7 @@ def solve(
         max_iter=max_iter,
         max_time=max_time,
         alpha=alpha,
+        known=known,
         stop=stop,
         watch=watch,
     )
