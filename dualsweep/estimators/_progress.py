@@ -56,12 +56,13 @@ def announce_compilation(show: bool) -> Iterator[None]:
 class Bars:
     """One progress bar per problem: how far the gap has come down to tol, in decades.
 
-    Of many problems, only those that are being solved are shown.
+    A problem may be solved several times, for one C after the other, in `steps`. Of many problems,
+    only those that are being solved are shown.
     """
 
     MANY = 12
 
-    def __init__(self, names: list[str], tol: float, show: bool) -> None:
+    def __init__(self, names: list[str], tol: float, show: bool, steps: int = 1) -> None:
         self.tol = tol
         self.tasks: list[Any] = []
         self.display: Any = None
@@ -69,7 +70,7 @@ class Bars:
             self.display = _rich_progress()
             visible = len(names) <= self.MANY
             self.tasks = [
-                self.display.add_task(name, total=1.0, note="", visible=visible) for name in names
+                self.display.add_task(name, total=steps, note="", visible=visible) for name in names
             ]
 
     def __enter__(self) -> Bars:
@@ -81,16 +82,28 @@ class Bars:
         if self.display is not None:
             self.display.stop()
 
-    def update(self, problem: int, epoch: int, relative_gap: float, active: int) -> None:
-        """Move the bar of a problem."""
+    def update(
+        self,
+        problem: int,
+        epoch: int,
+        relative_gap: float,
+        active: int,
+        step: int = 0,
+        label: str = "",
+    ) -> None:
+        """Move the bar of a problem, on its way to the end of `step`."""
         if self.display is None:
             return
         done = 1.0
         if relative_gap > self.tol:
             done = max(math.log(min(relative_gap, 1.0)) / math.log(self.tol), 0.0)
-        note = f"gap {relative_gap:.1e} / {self.tol:.0e}  epoch {epoch}  {active:,} rows active"
+        note = (
+            f"{label}gap {relative_gap:.1e} / {self.tol:.0e}  epoch {epoch}  {active:,} rows active"
+        )
         visible = len(self.tasks) <= self.MANY or done < 1.0
-        self.display.update(self.tasks[problem], completed=done, note=note, visible=visible)
+        self.display.update(
+            self.tasks[problem], completed=step + done, note=label + note, visible=visible
+        )
 
 
 def _rich_progress() -> Any:

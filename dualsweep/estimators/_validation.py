@@ -2,15 +2,52 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
-__all__ = ["check_weights", "encode_labels", "row_costs"]
+__all__ = ["check_Cs", "check_data", "encode_labels", "row_costs"]
 
 LEAST_COST = 1e-300  # less is no cost: its reciprocal overflows
+
+# What an integer number of values of C spans: Wang and Scott's grid (2021, section 5), and wide
+# enough for rows of about unit length, as text has. It is the same for all data, so that scores of
+# different fits can be compared value by value.
+FIRST_C, LAST_C = 2.0**-6, 2.0**3
+
+
+def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Return X, y and sample weights as they are trained on; note on `estimator` what X looks like.
+
+    The weights are float64, or None if there are none.
+    """
+    X, y = validate_data(
+        estimator, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
+    )
+    check_classification_targets(y)
+    if estimator.solver == "newton" and estimator.multi_class != "ovr":
+        raise ValueError(
+            f'solver="newton" trains multi_class="ovr" only, but multi_class is '
+            f'"{estimator.multi_class}". Use solver="auto".'
+        )
+    return X, y, _check_weights(sample_weight, X)
+
+
+def check_Cs(Cs: Any) -> Any:  # noqa: N802
+    """Return the values of C, ascending and each once; an integer is a number of values."""
+    if isinstance(Cs, Integral) and int(Cs) >= 1:
+        return np.geomspace(FIRST_C, LAST_C, int(Cs)) if int(Cs) > 1 else np.ones(1)
+    values = np.unique(np.asarray(Cs, dtype=np.float64))
+    if np.ndim(Cs) != 1 or not values.size or not (np.isfinite(values) & (values > 0)).all():
+        raise ValueError(
+            f"Cs must be how many values of C to try, at least 1, or a list of positive values, "
+            f"but is {Cs!r}."
+        )
+    return values
 
 
 def encode_labels(y: Any, sample_weight: Any) -> tuple[Any, Any]:
@@ -22,7 +59,7 @@ def encode_labels(y: Any, sample_weight: Any) -> tuple[Any, Any]:
     classes = np.unique(y[present])
     if len(classes) < 2:
         raise ValueError(
-            f"LinearSVC needs at least 2 classes among the rows of positive weight, but found "
+            f"Training needs at least 2 classes among the rows of positive weight, but found "
             f"{len(classes)} class{'es' * (len(classes) != 1)}: {classes.tolist()}."
         )
     codes = np.searchsorted(classes, y)
@@ -31,7 +68,7 @@ def encode_labels(y: Any, sample_weight: Any) -> tuple[Any, Any]:
     return classes, codes
 
 
-def check_weights(sample_weight: Any, X: Any) -> Any:
+def _check_weights(sample_weight: Any, X: Any) -> Any:
     """Return the sample weights as float64, or None if there are none."""
     if sample_weight is None:
         return None

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from collections.abc import Callable
 from numbers import Integral, Real
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -17,16 +15,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import ThreadpoolController
+from sklearn.utils.validation import check_is_fitted
 
 from ..losses import LOSSES
 from ..problem import Progress, Result
-from ..rows import as_rows, sqnorms
 from ..schedules import SCHEDULES
 from ..solve import SOLVERS, solve
-from ._formulations import FORMULATIONS, Formulation, formulate
+from ._formulations import FORMULATIONS, Formulation
 from ._interrupt import DeferredInterrupt
 from ._progress import (
     HAS_CALLBACKS,
@@ -36,17 +31,12 @@ from ._progress import (
     announce_compilation,
     with_callbacks,
 )
-from ._validation import check_weights, encode_labels, row_costs
+from ._training import TrainingSet, solve_problems, undisturbed
+from ._validation import check_data
 
 __all__ = ["LinearSVC"]
 
 logger = logging.getLogger("dualsweep")
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    """Return the process's BLAS libraries; finding them takes a millisecond."""
-    return ThreadpoolController()
 
 
 class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
@@ -253,47 +243,33 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         ConvergenceWarning
             If the relative gap is still above `tol`; the message says by how much.
         """
-        X, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
-        )
-        check_classification_targets(y)
-        sample_weight = check_weights(sample_weight, X)
-        classes, codes = encode_labels(y, sample_weight)
-        cost = row_costs(self.C, self.class_weight, classes, codes, sample_weight)
+        X, y, sample_weight = check_data(self, X, y, sample_weight)
         with announce_compilation(bool(self.verbose)):
-            return self._train(X, y, classes, codes, cost)
-
-    def _train(self, X: Any, y: Any, classes: Any, codes: Any, cost: Any) -> LinearSVC:
-        """Train on validated data."""
-        rows = as_rows(X, self.intercept_scaling if self.fit_intercept else 0.0)
-        sqnorm = sqnorms(rows)
-        if not np.isfinite(sqnorm).all():
-            raise ValueError(
-                f"Row {int(np.argmax(~np.isfinite(sqnorm)))} of X has a squared norm beyond "
-                "float64. Scale the features."
-            )
-        formulation = formulate(
-            self.multi_class, self.loss, rows, sqnorm, codes, cost, len(classes)
-        )
-        previous = self._previous_dual_coef(classes, len(y))
-        # One BLAS thread: factorisations then do not depend on how many the process has.
-        with DeferredInterrupt() as interrupt, _blas().limit(limits=1, user_api="blas"):
-            results = self._solve_all(formulation, classes, previous, X, y, interrupt)
-            self._set_fitted(formulation, classes, results)
-        interrupt.deliver()
-        if not self.converged_:
-            warnings.warn(
-                self._shortfall(), ConvergenceWarning, stacklevel=5 if HAS_CALLBACKS else 4
-            )
+            self._train(TrainingSet(X, y, sample_weight, self._bias), X, y)
+        self._warn(stacklevel=4 if HAS_CALLBACKS else 3)
         return self
 
-    def _previous_dual_coef(self, classes: Any, n_samples: int) -> Any:
+    @property
+    def _bias(self) -> float:
+        """Value of the constant feature."""
+        return self.intercept_scaling if self.fit_intercept else 0.0
+
+    def _train(self, data: TrainingSet, X: Any, y: Any) -> None:
+        """Train on validated data; X and y are what callbacks get to see."""
+        formulation = data.at(self.C, self)
+        previous = self._previous_dual_coef(data)
+        with undisturbed() as interrupt:
+            results = self._solve_all(formulation, data.classes, previous, X, y, interrupt)
+            self.__dict__.update(self._fitted(formulation, data.classes, results))
+        interrupt.deliver()
+
+    def _previous_dual_coef(self, data: TrainingSet) -> Any:
         """Return the dual variables to start from, or None for a cold start."""
         if not self.warm_start or not hasattr(self, "dual_coef_"):
             return None
-        if self.dual_coef_.shape[1] != n_samples or not np.array_equal(self.classes_, classes):
-            return None
-        return self.dual_coef_
+        same_rows = self.dual_coef_.shape[1] == len(data.y)
+        same_classes = np.array_equal(self.classes_, data.classes)
+        return self.dual_coef_ if same_rows and same_classes else None
 
     def _solve_all(
         self,
@@ -306,35 +282,19 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
     ) -> list[Result]:
         """Solve the problems of the formulation, side by side if `n_jobs` says so."""
         names = formulation.names(classes)
-        n_threads = min(effective_n_jobs(self.n_jobs), len(names))
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        deadline = np.inf if self.max_time is None else perf_counter() + self.max_time
         callbacks = FitCallbacks(self, X, y, len(names))
 
         with Bars(names, self.tol, show=bool(self.verbose)) as bars:
 
-            def run(p: int) -> Result:
+            def run(p: int, watch: Callable[[Progress], bool], **options: Any) -> Result:
                 epochs = callbacks.problem(
                     p, lambda w: {"classes_": classes, **self._coef_from(formulation.weights([w]))}
                 )
-
-                def watch(progress: Progress) -> bool:
-                    bars.update(p, progress.epoch, progress.relative_gap, progress.active)
-                    return epochs(progress)
-
-                # The problems still to be solved share the time that is left.
-                rounds_left = -(-(len(names) - p) // n_threads)
                 result = solve(
                     formulation.problem(p),
-                    solver=self.solver,
-                    schedule=self.schedule,
-                    tol=self.tol,
-                    max_iter=self.max_iter,
-                    max_time=(deadline - perf_counter()) / rounds_left,
-                    seed=(seed, p),
                     alpha=None if previous is None else formulation.start(p, previous),
-                    stop=lambda: interrupt.requested,
-                    watch=watch,
+                    watch=lambda progress: watch(progress) or epochs(progress),
+                    **options,
                 )
                 bars.update(p, result.n_iter, result.relative_gap, result.history["active"][-1])
                 epochs.close(whole_problem=len(names) > 1)
@@ -348,37 +308,57 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
                 )
                 return result
 
-            if n_threads == 1:
-                results = [run(p) for p in range(len(names))]
-            else:
-                with ThreadPoolExecutor(n_threads) as pool:
-                    results = list(pool.map(run, range(len(names))))
+            def watch(p: int, progress: Progress) -> bool:
+                bars.update(p, progress.epoch, progress.relative_gap, progress.active)
+                return False
+
+            results = solve_problems(
+                run,
+                len(names),
+                self,
+                seed=self._seed(),
+                n_threads=min(effective_n_jobs(self.n_jobs), len(names)),
+                max_time=np.inf if self.max_time is None else self.max_time,
+                stop=lambda: interrupt.requested,
+                watch=watch,
+            )
         callbacks.close()
         return results
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _coef_from(self, weights: Any) -> dict[str, Any]:
         """Split rows of weights into coefficients and intercepts."""
         weights = np.asarray(weights, dtype=np.float64)
-        scaling = self.intercept_scaling if self.fit_intercept else 0.0
-        return {"coef_": weights[:, :-1].copy(), "intercept_": scaling * weights[:, -1]}
+        return {"coef_": weights[:, :-1].copy(), "intercept_": self._bias * weights[:, -1]}
 
-    def _set_fitted(self, formulation: Formulation, classes: Any, results: list[Result]) -> None:
-        """Set the fitted attributes from the results of the problems."""
-        self.classes_ = classes
-        weights = formulation.weights([result.w for result in results])
-        for name, value in self._coef_from(weights).items():
-            setattr(self, name, value)
-        self.dual_coef_ = formulation.dual_coef(results)
-        self.support_ = np.unique(self.dual_coef_.indices)
-        self.primal_objective_ = sum(result.primal for result in results)
-        self.dual_gap_ = sum(result.gap for result in results)
-        self.dual_objective_ = self.primal_objective_ - self.dual_gap_
-        self.relative_gap_ = max(result.relative_gap for result in results)
-        self.converged_ = all(result.converged for result in results)
-        self.n_iter_ = max(result.n_iter for result in results)
+    def _fitted(
+        self, formulation: Formulation, classes: Any, results: list[Result]
+    ) -> dict[str, Any]:
+        """Return the fitted attributes that the results of the problems make."""
+        dual_coef = formulation.dual_coef(results)
+        primal, gap = sum(result.primal for result in results), sum(r.gap for r in results)
         for p, result in enumerate(results):
             result.history["problem"] = p
-        self.history_ = np.concatenate([result.history for result in results])
+        return {
+            "classes_": classes,
+            **self._coef_from(formulation.weights([result.w for result in results])),
+            "dual_coef_": dual_coef,
+            "support_": np.flatnonzero(np.bincount(dual_coef.indices)),
+            "primal_objective_": primal,
+            "dual_gap_": gap,
+            "dual_objective_": primal - gap,
+            "relative_gap_": max(result.relative_gap for result in results),
+            "converged_": all(result.converged for result in results),
+            "n_iter_": max(result.n_iter for result in results),
+            "history_": np.concatenate([result.history for result in results]),
+        }
+
+    def _warn(self, stacklevel: int) -> None:
+        """Warn if the model has not converged."""
+        if not self.converged_:
+            warnings.warn(self._shortfall(), ConvergenceWarning, stacklevel=stacklevel + 1)
 
     def _shortfall(self) -> str:
         gap, proven = self.relative_gap_, "the objective may be far above the optimum"

@@ -1,0 +1,133 @@
+"""What a fit, a path and the folds of a search have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache, partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from ..path import follow
+from ..problem import Progress, Result
+from ..rows import as_rows, sqnorms
+from ._formulations import Formulation, formulate
+from ._interrupt import DeferredInterrupt
+from ._validation import encode_labels, row_costs
+
+__all__ = ["Steps", "TrainingSet", "solve_problems", "undisturbed"]
+
+
+class TrainingSet:
+    """Rows of X, where they lie, and how much each of them counts.
+
+    A part of the rows is the same X with weight 0 elsewhere, never a copy.
+    """
+
+    def __init__(self, X: Any, y: Any, weight: Any, bias: float) -> None:
+        self.y, self.weight = y, weight
+        self.classes, self.codes = encode_labels(y, weight)
+        self.rows = as_rows(X, bias)
+        self.sqnorm = sqnorms(self.rows)
+        if not np.isfinite(self.sqnorm).all():
+            raise ValueError(
+                f"Row {int(np.argmax(~np.isfinite(self.sqnorm)))} of X has a squared norm beyond "
+                "float64. Scale the features."
+            )
+
+    def part(self, times: Any) -> TrainingSet:
+        """Return the set in which row i occurs ``times[i]`` times."""
+        part = object.__new__(TrainingSet)
+        part.rows, part.sqnorm, part.y = self.rows, self.sqnorm, self.y
+        part.weight = times.astype(np.float64) if self.weight is None else times * self.weight
+        part.classes, part.codes = encode_labels(part.y, part.weight)
+        return part
+
+    def at(self, C: float, svc: Any) -> Formulation:
+        """Return the problems of `svc`, a `LinearSVC`, on these rows, but with this C."""
+        cost = row_costs(C, svc.class_weight, self.classes, self.codes, self.weight)
+        return self._formulated(svc, cost)
+
+    def names(self, svc: Any) -> list[str]:
+        """Return a name for each problem, whatever C is."""
+        return self._formulated(svc, None).names(self.classes)
+
+    def _formulated(self, svc: Any, cost: Any) -> Formulation:
+        data = self.rows, self.sqnorm, self.codes, cost, len(self.classes)
+        return formulate(svc.multi_class, svc.loss, *data)
+
+
+def solve_problems(
+    method: Callable[..., Result],
+    n_problems: int,
+    svc: Any,
+    *,
+    seed: int,
+    n_threads: int,
+    max_time: float,
+    stop: Callable[[], bool],
+    watch: Callable[[int, Progress], bool],
+) -> list[Result]:
+    """Return ``method(p, **options)`` for each problem p, the options being those of `solve`."""
+    deadline = perf_counter() + max_time
+
+    def run(p: int) -> Result:
+        # The problems still to be solved share the time that is left.
+        rounds_left = -(-(n_problems - p) // n_threads)
+        return method(
+            p,
+            solver=svc.solver,
+            schedule=svc.schedule,
+            tol=svc.tol,
+            max_iter=svc.max_iter,
+            max_time=(deadline - perf_counter()) / rounds_left,
+            seed=(seed, p),
+            stop=stop,
+            watch=partial(watch, p),
+        )
+
+    if n_threads == 1:
+        return [run(p) for p in range(n_problems)]
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(run, range(n_problems)))
+
+
+class Steps:
+    """Trains `svc`, a `LinearSVC`, for one C after the other, each from the one before."""
+
+    def __init__(self, svc: Any, data: TrainingSet, seed: int) -> None:
+        self.svc, self.data, self.seed = svc, data, seed
+        self.names = data.names(svc)
+        self.before: list[Any] = [None] * len(self.names)
+
+    def step(self, C: float, **options: Any) -> dict[str, Any]:
+        """Return the fitted attributes for this C; the options are those of `solve_problems`."""
+        formulation = self.data.at(C, self.svc)
+
+        def run(p: int, **options: Any) -> Result:
+            return follow(formulation.problem(p), self.before[p], **options)
+
+        self.before = solve_problems(run, len(self.names), self.svc, seed=self.seed, **options)
+        fitted: dict[str, Any] = self.svc._fitted(formulation, self.data.classes, self.before)
+        return fitted
+
+
+@contextmanager
+def undisturbed() -> Iterator[DeferredInterrupt]:
+    """Put off Ctrl-C, and keep to one BLAS thread.
+
+    Factorisations then do not depend on how many the process has, and small products do not wait
+    for threads that other work keeps busy.
+    """
+    with DeferredInterrupt() as interrupt, _blas().limit(limits=1, user_api="blas"):
+        yield interrupt
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """Return the process's BLAS libraries; finding them takes a millisecond."""
+    return ThreadpoolController()
