@@ -1,0 +1,175 @@
+"""`svc_path`: models for one C after the other."""
+
+from __future__ import annotations
+
+import warnings
+from copy import copy
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.exceptions import ConvergenceWarning
+
+from ..problem import Progress
+from ._progress import Bars, announce_compilation
+from ._training import Steps, TrainingSet, undisturbed
+from ._validation import check_Cs, check_data
+from .svc import LinearSVC
+
+__all__ = ["SVCPath", "svc_path"]
+
+
+@dataclass(frozen=True)
+class SVCPath:
+    """Models for ascending values of C, each with its certificate.
+
+    Attributes
+    ----------
+    Cs : ndarray of shape (n_Cs,)
+        The values of C.
+    models : list of LinearSVC
+        A fitted model for each.
+    times : ndarray of shape (n_Cs,)
+        Seconds that each took, from the model before it.
+    """
+
+    Cs: Any
+    models: list[LinearSVC]
+    times: Any
+
+    @property
+    def coefs(self) -> Any:
+        """Weights, of shape (n_Cs, 1 or n_classes, n_features)."""
+        return np.stack([model.coef_ for model in self.models])
+
+    @property
+    def intercepts(self) -> Any:
+        """Intercepts, of shape (n_Cs, 1 or n_classes)."""
+        return np.stack([model.intercept_ for model in self.models])
+
+    @property
+    def primal_objectives(self) -> Any:
+        """Objective of each model."""
+        return np.array([model.primal_objective_ for model in self.models])
+
+    @property
+    def dual_objectives(self) -> Any:
+        """What no model's objective can be below, for each C."""
+        return np.array([model.dual_objective_ for model in self.models])
+
+    @property
+    def relative_gaps(self) -> Any:
+        """Relative duality gap of each model; the worst of the classes."""
+        return np.array([model.relative_gap_ for model in self.models])
+
+    @property
+    def n_support(self) -> Any:
+        """Support vectors of each model."""
+        return np.array([len(model.support_) for model in self.models])
+
+
+def svc_path(X: Any, y: Any, Cs: Any = 10, *, sample_weight: Any = None, **params: Any) -> SVCPath:
+    """Train a `LinearSVC` for each of several values of C, each from the one before.
+
+    The models are those that a fit for each C would give, to within `tol`, in a fraction of the
+    time. The values are trained in ascending order, whatever the order they are given in.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Rows to learn from; not changed, and not copied where `LinearSVC` does not.
+    y : array-like of shape (n_samples,)
+        Class labels of any type.
+    Cs : int or array-like of shape (n_Cs,), default=10
+        Values of C, or how many of them, from 2^-6 to 2^3 at equal ratios.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Multiplies C per row: weight 2 equals the row twice, weight 0 the row left out.
+    **params : dict
+        Parameters of `LinearSVC` but for `C` and `warm_start`. `max_time` is for the whole path:
+        values of C that it does not suffice for get the model before them, scaled, and the
+        certificate of that.
+
+    Returns
+    -------
+    SVCPath
+        Models, certificates, times and numbers of support vectors.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the relative gap of some model is still above `tol`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> from dualsweep import svc_path
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> path = svc_path(scale(X), y, [0.01, 0.1, 1.0], loss="hinge", random_state=0)
+    >>> path.coefs.shape
+    (3, 1, 30)
+    >>> bool((path.relative_gaps <= 1e-3).all())
+    True
+    >>> bool((path.n_support[:-1] > path.n_support[1:]).all())
+    True
+    """
+    refused = {"C", "warm_start"} & params.keys()
+    if refused:
+        raise TypeError(f"svc_path takes no {' and no '.join(sorted(refused))}; it takes Cs.")
+    Cs = check_Cs(Cs)
+    svc = LinearSVC(**params)
+    svc._validate_params()
+    X, y, sample_weight = check_data(svc, X, y, sample_weight)
+    with announce_compilation(bool(svc.verbose)), undisturbed() as interrupt:
+        path = _train(svc, TrainingSet(X, y, sample_weight, svc._bias), Cs, interrupt)
+    interrupt.deliver()
+    _warn(path, svc.tol)
+    return path
+
+
+def _train(svc: LinearSVC, data: TrainingSet, Cs: Any, interrupt: Any) -> SVCPath:
+    steps = Steps(svc, data, svc._seed())
+    deadline = np.inf if svc.max_time is None else perf_counter() + svc.max_time
+    models: list[LinearSVC] = []
+    times: list[float] = []
+    with Bars(steps.names, svc.tol, show=bool(svc.verbose), steps=len(Cs)) as bars:
+
+        def show(p: int, epoch: int, relative_gap: float, active: int) -> None:
+            step = len(models)
+            bars.update(p, epoch, relative_gap, active, step=step, label=f"C {Cs[step]:.3g}  ")
+
+        def watch(p: int, progress: Progress) -> bool:
+            show(p, progress.epoch, progress.relative_gap, progress.active)
+            return False
+
+        for C in Cs:
+            started = perf_counter()
+            fitted = steps.step(
+                C,
+                n_threads=min(effective_n_jobs(svc.n_jobs), len(steps.names)),
+                max_time=deadline - started,
+                stop=lambda: interrupt.requested,
+                watch=watch,
+            )
+            for p, result in enumerate(steps.before):
+                show(p, result.n_iter, result.relative_gap, result.history["active"][-1])
+            model = copy(svc)
+            model.__dict__.update(fitted, C=float(C))
+            models.append(model)
+            times.append(perf_counter() - started)
+    return SVCPath(Cs, models, np.array(times))
+
+
+def _warn(path: SVCPath, tol: float) -> None:
+    short = np.flatnonzero(path.relative_gaps > tol)
+    if len(short):
+        worst = short[path.relative_gaps[short].argmax()]
+        warnings.warn(
+            f"svc_path stopped above tol {tol:.1e} for {len(short)} of {len(path.Cs)} values of C; "
+            f"the largest relative duality gap is {path.relative_gaps[worst]:.1e}, at C = "
+            f"{path.Cs[worst]:g}. Raise max_iter, max_time or tol, or scale the features.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
