@@ -88,10 +88,11 @@ class Bars:
         epoch: int,
         relative_gap: float,
         active: int,
-        step: int = 0,
+        step: float = 0.0,
+        share: float = 1.0,
         label: str = "",
     ) -> None:
-        """Move the bar of a problem, on its way to the end of `step`."""
+        """Move the bar of a problem, on its way from `step` to ``step + share``."""
         if self.display is None:
             return
         done = 1.0
@@ -102,7 +103,7 @@ class Bars:
         )
         visible = len(self.tasks) <= self.MANY or done < 1.0
         self.display.update(
-            self.tasks[problem], completed=step + done, note=label + note, visible=visible
+            self.tasks[problem], completed=step + share * done, note=label + note, visible=visible
         )
 
 

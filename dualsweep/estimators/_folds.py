@@ -1,0 +1,156 @@
+"""Folds of a search: parts of the rows, side by side, each for one C after the other.
+
+A fold is a vector of weights that are 0 on the rows it holds out, so that all folds share X, its
+norms and its labels. It keeps its latest solution to start the next from: dual variables, weights
+and slacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from copy import copy
+from threading import Event
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..problem import Progress
+from ._interrupt import DeferredInterrupt
+from ._progress import Bars
+from ._training import Steps, TrainingSet
+
+__all__ = ["Fold", "Point", "advance_folds"]
+
+
+class Point(NamedTuple):
+    """What came of one C in one fold."""
+
+    score: float
+    seconds: float  # of training
+    n_support: int
+    relative_gap: float
+    length: float  # of the weights, without the intercept
+
+
+class Fold:
+    """Rows to train on and rows to score on, for ascending values of C.
+
+    Parameters
+    ----------
+    svc : LinearSVC
+        Its parameters are those of every training; one thread each.
+    data : TrainingSet
+        All rows.
+    train, test : indices, slices or masks
+        Which of the rows; a row that is there twice counts twice.
+    Cs : sequence of float
+        Values of C.
+    seed : int
+        Of the order of visits.
+    """
+
+    def __init__(
+        self, svc: Any, data: TrainingSet, train: Any, test: Any, Cs: Sequence[float], seed: int
+    ) -> None:
+        rows = np.arange(len(data.y))
+        part = data.part(np.bincount(rows[train], minlength=len(rows)))
+        if isinstance(svc.class_weight, dict):
+            missing = set(data.classes.tolist()) - set(part.classes.tolist())
+            svc = copy(svc)
+            svc.class_weight = {k: w for k, w in svc.class_weight.items() if k not in missing}
+        self.steps = Steps(svc, part, seed)
+        self.test = rows[test]
+        self.Cs = Cs
+        self.points: list[Point] = []
+
+    @property
+    def finished(self) -> bool:
+        """Whether all values of C have been tried."""
+        return len(self.points) == len(self.Cs)
+
+    def advance(
+        self,
+        score: Callable[[Any, Any], float],
+        stop: Callable[[], bool],
+        show: Callable[..., None],
+    ) -> None:
+        """Train and score the next C."""
+        done, n_problems = len(self.points), len(self.steps.names)
+        C = self.Cs[done]
+        started = perf_counter()
+
+        def watch(p: int, progress: Progress) -> bool:
+            show(
+                progress.epoch,
+                progress.relative_gap,
+                progress.active,
+                step=done + p / n_problems,
+                share=1 / n_problems,
+                label=f"C {C:.3g}  ",
+            )
+            return False
+
+        fitted = self.steps.step(C, n_threads=1, max_time=np.inf, stop=stop, watch=watch)
+        seconds = perf_counter() - started
+        model = copy(self.steps.svc)
+        model.__dict__.update(fitted, C=float(C), n_features_in_=fitted["coef_"].shape[1])
+        self.points.append(
+            Point(
+                float("nan") if stop() else score(model, self.test),
+                seconds,
+                len(model.support_),
+                model.relative_gap_,
+                float(np.linalg.norm(model.coef_)),
+            )
+        )
+
+
+def advance_folds(
+    folds: list[Fold],
+    score: Callable[[Any, Any], float],
+    *,
+    n_threads: int,
+    interrupt: DeferredInterrupt,
+    bars: Bars,
+    enough: Callable[[int], bool] = lambda n: False,
+) -> int:
+    """Advance all folds to their last C, or until `enough`; return how many C all of them tried.
+
+    `enough` is told the number of values of C that all folds have tried, each number once. Folds
+    are a C or so ahead of each other, so that no thread waits; what a fold tried in excess is not
+    counted, and the result does not depend on the number of threads.
+    """
+    halt = Event()
+
+    def stop() -> bool:
+        return halt.is_set() or interrupt.requested
+
+    def submit(f: int) -> None:
+        def show(*seen: Any, **where: Any) -> None:
+            bars.update(f, *seen, **where)
+
+        running[pool.submit(folds[f].advance, score, stop, show)] = f
+
+    running: dict[Future[None], int] = {}
+    tried = 0
+    with ThreadPoolExecutor(n_threads) as pool:
+        try:
+            for f in range(len(folds)):
+                submit(f)
+            while running and not halt.is_set():
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    f = running.pop(future)
+                    future.result()
+                    if not folds[f].finished and not stop():
+                        submit(f)
+                while not stop() and tried < min(len(fold.points) for fold in folds):
+                    tried += 1
+                    if enough(tried):
+                        halt.set()
+        finally:
+            halt.set()
+            for future in running:
+                future.cancel()
+    return tried

@@ -1,0 +1,460 @@
+"""LinearSVCCV: folds are fits on the subset, choices are those of a naive recomputation."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import sklearn
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_classification
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score, f1_score, get_scorer, make_scorer
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    LeaveOneGroupOut,
+    StratifiedKFold,
+    cross_val_score,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler, scale
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from dualsweep import LinearSVC, LinearSVCCV
+from dualsweep.estimators._folds import Fold
+from dualsweep.estimators._training import TrainingSet
+from dualsweep.estimators.cv import _choose, _settled
+
+DIRECT = ["crammer_singer", "weston_watkins"]
+MODELS = [
+    *({"loss": loss} for loss in ("hinge", "squared_hinge", "squared")),
+    *({"multi_class": name} for name in DIRECT),
+]
+every_model = pytest.mark.parametrize("params", MODELS, ids=lambda p: next(iter(p.values())))
+TIGHT = {"tol": 1e-8, "max_iter": 200_000, "random_state": 0}
+
+
+# Three folds, as scikit-learn checks its own: the smallest of its data sets has three rows a class,
+# or even two.
+@pytest.mark.filterwarnings("ignore:The least populated class in y")
+@parametrize_with_checks([LinearSVCCV(cv=3)])
+def test_scikit_learn_conventions(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    X, y = load_breast_cancer(return_X_y=True)
+    return scale(X), y
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X / 16, y
+
+
+@pytest.fixture(scope="module")
+def iris():
+    X, y = load_iris(return_X_y=True)
+    return scale(X), np.array(["a", "b", "c"])[y]
+
+
+# ---------------------------------------------------------------------------- folds are subsets
+
+
+@every_model
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+@pytest.mark.parametrize("class_weight", [None, "balanced", {0: 3.0, 7: 0.5}])
+def test_a_fold_is_a_fit_on_the_subset(digits, params, layout, class_weight):
+    """The same objective, although no row is copied; with a class that the subset lacks."""
+    X, y = digits[0][:300], digits[1][:300]
+    weight = np.random.default_rng(1).integers(0, 3, len(y)).astype(float)
+    train = np.flatnonzero((np.arange(len(y)) % 5 != 0) & (y != 7))
+    test = np.flatnonzero(np.arange(len(y)) % 5 == 0)
+    tol = 1e-5
+    svc = LinearSVC(tol=tol, max_iter=50_000, class_weight=class_weight, random_state=0, **params)
+    rows = sp.csr_array(X) if layout == "csr" else X
+    fold = Fold(svc, TrainingSet(rows, y, weight, 1.0), train, test, [0.05, 0.2], seed=0)
+    models = []
+
+    def score(model, chosen):
+        np.testing.assert_array_equal(chosen, test)
+        models.append(model)
+        return model.score(X[chosen], y[chosen])
+
+    while not fold.finished:
+        fold.advance(score, stop=lambda: False, show=lambda *_, **__: None)
+
+    if isinstance(class_weight, dict):  # what scikit-learn would refuse on the subset
+        svc.class_weight = {0: 3.0}
+    for C, model, point in zip(fold.Cs, models, fold.points, strict=True):
+        subset = clone(svc).set_params(C=C).fit(X[train], y[train], weight[train])
+        np.testing.assert_array_equal(model.classes_, subset.classes_)
+        assert 7 not in model.classes_
+        lower = max(model.dual_objective_, subset.dual_objective_)
+        assert lower * (1 - 1e-12) <= model.primal_objective_ <= lower / (1 - tol)
+        assert model.dual_coef_.shape[1] == len(y)
+        assert np.isin(model.support_, train).all()
+        np.testing.assert_allclose(model.coef_, model.dual_coef_ @ X, atol=1e-9)
+        assert point.score == model.score(X[test], y[test])
+        assert point.n_support == len(model.support_)
+        assert point.relative_gap == model.relative_gap_ <= tol
+        assert point.length == pytest.approx(np.sqrt((model.coef_**2).sum()))
+
+
+def test_a_row_that_is_drawn_twice_counts_twice(iris):
+    X, y = iris
+    train = np.random.default_rng(0).integers(0, len(y), 100)
+    svc = LinearSVC(**TIGHT)
+    fold = Fold(svc, TrainingSet(X, y, None, 1.0), train, slice(0, 5), [0.1], seed=0)
+    models = []
+    fold.advance(lambda model, _: models.append(model) or 0.0, lambda: False, lambda *_, **__: None)
+    subset = clone(svc).set_params(C=0.1).fit(X[train], y[train])
+    assert models[0].primal_objective_ == pytest.approx(subset.primal_objective_, rel=2e-8)
+    np.testing.assert_allclose(models[0].coef_, subset.coef_, atol=1e-3)
+
+
+def test_training_copies_nothing(monkeypatch, cancer):
+    import dualsweep.path as core
+
+    X, y = sp.csr_matrix(cancer[0].astype(np.float32)), cancer[1]
+    seen = []
+
+    def spy(problem, **options):
+        seen.append(problem)
+        return solve(problem, **options)
+
+    solve = core.solve
+    monkeypatch.setattr(core, "solve", spy)
+    LinearSVCCV(Cs=3, patience=None, random_state=0).fit(X, y)
+    assert len(seen) == 15
+    for problem in seen:
+        assert problem.sqnorm is seen[0].sqnorm
+        assert np.shares_memory(problem.rows.data, X.data)
+        assert np.shares_memory(problem.rows.indices, X.indices)
+
+
+# --------------------------------------------------------------------------------- the search
+
+
+@every_model
+@pytest.mark.parametrize("data", ["iris", "cancer"])
+def test_the_same_choice_and_scores_as_a_grid_search(request, data, params):
+    X, y = request.getfixturevalue(data)
+    Cs = [0.01, 0.03, 0.1, 0.3]
+    model = LinearSVCCV(Cs=Cs, patience=None, **TIGHT, **params).fit(X, y)
+    grid = GridSearchCV(LinearSVC(**TIGHT, **params), {"C": Cs}, cv=5).fit(X, y)
+    results = grid.cv_results_
+    np.testing.assert_allclose(
+        model.scores_, [results[f"split{f}_test_score"] for f in range(5)], atol=1e-12
+    )
+    np.testing.assert_allclose(model.mean_score_, results["mean_test_score"])
+    assert grid.best_params_["C"] == model.C_
+    np.testing.assert_array_equal(model.coef_, grid.best_estimator_.coef_)
+    np.testing.assert_array_equal(model.predict(X), grid.predict(X))
+
+
+def test_attributes(digits):
+    X, y = digits
+    model = LinearSVCCV(Cs=4, cv=3, patience=None, random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.Cs_, [2**-6, 2**-3, 1, 8])
+    for name in ("scores_", "fit_time_", "n_support_", "search_gap_"):
+        assert getattr(model, name).shape == (3, 4)
+    assert (model.search_gap_ <= 1e-3).all()
+    assert (np.diff(model.n_support_, axis=1) < 0).all()
+    assert (model.fit_time_ > 0).all()
+    np.testing.assert_allclose(model.mean_score_, model.scores_.mean(axis=0))
+    np.testing.assert_allclose(model.std_error_, model.scores_.std(axis=0, ddof=1) / np.sqrt(3))
+    alone = LinearSVC(C=model.C_, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.coef_, alone.coef_)
+    np.testing.assert_array_equal(model.best_estimator_.coef_, alone.coef_)
+    assert model.relative_gap_ == alone.relative_gap_
+    assert model.best_estimator_.C == model.C_
+    np.testing.assert_array_equal(model.best_estimator_.predict(X), model.predict(X))
+    assert model.score(X, y) == accuracy_score(y, model.predict(X))
+
+
+def test_threads_do_not_matter(digits):
+    X, y = digits[0][:500], digits[1][:500]
+    for options in ({}, {"patience": 1}, {"multi_class": "crammer_singer", "patience": 1}):
+        fits = [
+            LinearSVCCV(Cs=6, n_jobs=n_jobs, random_state=0, **options).fit(X, y)
+            for n_jobs in (None, 2, 5, 7)
+        ]
+        for fit in fits[1:]:
+            for name in ("Cs_", "scores_", "search_gap_", "n_support_", "coef_", "intercept_"):
+                np.testing.assert_array_equal(getattr(fit, name), getattr(fits[0], name))
+
+
+def test_a_loose_search_and_a_tight_model(digits):
+    X, y = digits
+    model = LinearSVCCV(Cs=4, tol_search=0.1, tol=1e-6, max_iter=20_000, random_state=0).fit(X, y)
+    assert 1e-3 < model.search_gap_.max() <= 0.1
+    assert model.relative_gap_ <= 1e-6
+    assert model.best_estimator_.tol == 1e-6
+
+
+# ---------------------------------------------------------------------------------- the choice
+
+
+def naive_choice(scores, selection):
+    means = [sum(column) / len(column) for column in scores.T]
+    best = max(means)
+    if selection == "best":
+        return next(j for j, mean in enumerate(means) if mean == best)
+    column = scores[:, means.index(best)]
+    variance = sum((score - best) ** 2 for score in column) / (len(column) - 1)
+    within = best - (variance / len(column)) ** 0.5
+    return next(j for j, mean in enumerate(means) if mean >= within)
+
+
+@pytest.mark.parametrize("selection", ["best", "one_standard_error"])
+def test_choices_are_those_of_a_naive_recomputation(selection):
+    X, y = make_classification(300, 20, n_informative=4, flip_y=0.2, random_state=0)
+    chosen = set()
+    for seed in range(6):
+        cv = StratifiedKFold(5, shuffle=True, random_state=seed)
+        model = LinearSVCCV(
+            Cs=np.geomspace(1e-4, 1, 9), cv=cv, selection=selection, patience=None, random_state=0
+        ).fit(X, y)
+        assert model.Cs_[naive_choice(model.scores_, selection)] == model.C_
+        chosen.add(model.C_)
+    assert len(chosen) > 1
+
+
+def test_one_standard_error_prefers_less_cost():
+    mean, error = np.array([0.5, 0.79, 0.8, 0.82, 0.82]), np.array([9.0, 0.1, 0.1, 0.02, 0.0])
+    assert _choose(mean, error, "best") == 3
+    assert _choose(mean, error, "one_standard_error") == 2
+
+
+# ------------------------------------------------------------------------------ the early stop
+
+
+def test_settled_counts_values_without_a_better_score():
+    Cs = 2.0 ** np.arange(8)
+    flat = np.ones((3, 8))  # weights that have stopped growing
+    mean = np.array([0.5, 0.7, 0.8, 0.8, 0.79, 0.8, 0.9, 0.1])
+
+    def stops(patience, lengths=flat):
+        return [n for n in range(1, 9) if _settled(mean[:n], lengths[:, :n], Cs[:n], patience)]
+
+    assert stops(1) == [4, 5, 6, 8]
+    assert stops(2) == [5, 6]
+    assert stops(3) == [6]
+    assert stops(4) == []
+    assert stops(3, flat * Cs) == []  # in proportion to C: it has not begun
+    assert stops(3, flat * Cs**0.4) == [6]
+    assert stops(1, 0 * flat) == []  # no weights at all
+
+
+def test_the_search_stops_when_scores_have_settled(cancer):
+    X, y = cancer
+    Cs = 10.0 ** np.arange(-4, 6)
+    tried = []
+
+    def scoring(model, X, y):
+        tried.append(model.C)
+        return 1.0 - abs(np.log10(model.C) + 2)  # best at C = 0.01
+
+    for patience, n in ((1, 4), (3, 6), (None, 10)):
+        tried.clear()
+        model = LinearSVCCV(Cs=Cs, scoring=scoring, patience=patience, random_state=0).fit(X, y)
+        np.testing.assert_array_equal(model.Cs_, Cs[:n])
+        assert model.scores_.shape == (5, n)
+        assert model.C_ == 0.01
+        assert max(tried) == Cs[n - 1]  # with one thread, no fold runs ahead
+
+
+def test_a_plateau_before_training_has_begun_does_not_stop_the_search():
+    """One class in twenty: with little C all rows go to the other one, and scores stand still."""
+    rng = np.random.default_rng(0)
+    y = (np.arange(400) % 20 == 0).astype(int)
+    X = rng.normal(size=(400, 5)) + 2.0 * y[:, None]
+    Cs = 10.0 ** np.arange(-9, 2)
+    whole = LinearSVCCV(Cs=Cs, patience=None, random_state=0).fit(X, y)
+    assert (whole.mean_score_[:4] == whole.mean_score_[0]).all()
+    model = LinearSVCCV(Cs=Cs, patience=3, random_state=0).fit(X, y)
+    assert model.C_ == whole.C_
+    assert model.mean_score_.max() > model.mean_score_[0]
+
+
+# ------------------------------------------------------------------------- scoring and splitting
+
+
+@pytest.mark.parametrize(
+    "scoring",
+    ["accuracy", "roc_auc", "f1", make_scorer(f1_score, pos_label=0), "neg_hinge", None],
+    ids=str,
+)
+def test_scoring(cancer, scoring):
+    X, y = cancer
+    if scoring == "neg_hinge":
+
+        def scoring(estimator, X, y):
+            return -np.maximum(0, 1 - (2 * y - 1) * estimator.decision_function(X)).mean()
+
+    model = LinearSVCCV(Cs=[0.01, 0.1], scoring=scoring, cv=3, **TIGHT).fit(X, y)
+    for j, C in enumerate([0.01, 0.1]):
+        expected = cross_val_score(LinearSVC(C=C, **TIGHT), X, y, cv=3, scoring=scoring)
+        np.testing.assert_allclose(model.scores_[:, j], expected, atol=1e-4)
+    scorer = get_scorer("accuracy" if scoring is None else scoring)
+    assert model.score(X, y) == scorer(model, X, y)
+
+
+def test_weights_also_weigh_the_scores(cancer):
+    X, y = cancer
+    weight = np.random.default_rng(0).integers(1, 5, len(y)).astype(float)
+    folds = list(KFold(3).split(X))
+    model = LinearSVCCV(Cs=[0.1], cv=folds, **TIGHT).fit(X, y, sample_weight=weight)
+    for score, (train, test) in zip(model.scores_[:, 0], folds, strict=True):
+        fit = LinearSVC(C=0.1, **TIGHT).fit(X[train], y[train], weight[train])
+        assert score == pytest.approx(fit.score(X[test], y[test], weight[test]))
+    assert model.score(X, y, sample_weight=weight) == pytest.approx(
+        accuracy_score(y, model.predict(X), sample_weight=weight)
+    )
+
+
+@pytest.mark.parametrize("as_mask", [False, True])
+def test_splits_as_indices_and_as_masks(iris, as_mask):
+    X, y = iris
+    folds = list(StratifiedKFold(3).split(X, y))
+    expected = LinearSVCCV(Cs=2, cv=folds, random_state=0).fit(X, y)
+    if as_mask:
+        folds = [tuple(np.isin(np.arange(len(y)), part) for part in fold) for fold in folds]
+    model = LinearSVCCV(Cs=2, cv=iter(folds), random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.scores_, expected.scores_)
+
+
+def test_groups(cancer):
+    X, y = cancer
+    groups = np.arange(len(y)) % 7
+    expected = LinearSVCCV(Cs=2, cv=list(GroupKFold(4).split(X, y, groups)), random_state=0)
+    expected.fit(X, y)
+    model = LinearSVCCV(Cs=2, cv=GroupKFold(4), random_state=0).fit(X, y, groups=groups)
+    np.testing.assert_array_equal(model.scores_, expected.scores_)
+    with pytest.raises(ValueError, match="groups"):
+        LinearSVCCV(cv=GroupKFold(4)).fit(X, y)
+
+
+def test_metadata_routing(cancer):
+    X, y = cancer
+    groups = np.arange(len(y)) % 3
+    weight = np.random.default_rng(0).integers(1, 5, len(y)).astype(float)
+    plain = LinearSVCCV(Cs=2, cv=list(LeaveOneGroupOut().split(X, y, groups)), random_state=0)
+    plain.fit(X, y, sample_weight=weight)
+    accuracy = plain.score(X, y, sample_weight=weight)
+    with sklearn.config_context(enable_metadata_routing=True):
+        scorer = make_scorer(accuracy_score).set_score_request(sample_weight=True)
+        model = LinearSVCCV(Cs=2, cv=LeaveOneGroupOut(), scoring=scorer, n_jobs=2, random_state=0)
+        model.set_fit_request(sample_weight=True).fit(X, y, sample_weight=weight, groups=groups)
+        np.testing.assert_array_equal(model.scores_, plain.scores_)
+        assert model.score(X, y, sample_weight=weight) == accuracy
+        ignoring = make_scorer(accuracy_score).set_score_request(sample_weight=False)
+        unweighted = clone(model).set_params(scoring=ignoring)
+        unweighted.fit(X, y, sample_weight=weight, groups=groups)
+        assert (unweighted.scores_ != plain.scores_).any()
+        pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model)
+        pipeline.fit(X, y, sample_weight=weight, groups=groups)
+        assert pipeline[-1].scores_.shape == (3, 2)
+
+
+def test_classes_that_a_fold_lacks(iris):
+    X, y = iris
+    folds = [(np.flatnonzero(y != label), np.flatnonzero(y == label)) for label in "abc"]
+    model = LinearSVCCV(Cs=2, cv=folds, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.scores_, 0.0)
+    assert list(model.classes_) == ["a", "b", "c"]
+    folds[1] = (np.flatnonzero(y == "a"), np.flatnonzero(y == "b"))
+    with pytest.raises(ValueError, match=r"training part of fold 2: .* found 1 class"):
+        LinearSVCCV(cv=folds).fit(X, y)
+
+
+# -------------------------------------------------------------------------------------- manners
+
+
+def test_warnings_say_where_the_search_fell_short(digits):
+    X, y = digits
+    model = LinearSVCCV(Cs=3, solver="sweep", loss="hinge", max_iter=3, random_state=0)
+    with pytest.warns(ConvergenceWarning) as caught:
+        model.fit(X, y)
+    assert [w.filename for w in caught] == [__file__, __file__]
+    short = (model.search_gap_ > 1e-3).sum()
+    assert f"in {short} of 15 trainings of the search" in str(caught[0].message)
+    assert f"{model.search_gap_.max():.1e}, at C = 8." in str(caught[0].message)
+    assert f"relative duality gap {model.relative_gap_:.1e}" in str(caught[1].message)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_interrupt(digits, n_jobs):
+    X, y = digits
+    model = LinearSVCCV(Cs=[1e5, 1e6], solver="sweep", tol=1e-13, max_iter=10**9, n_jobs=n_jobs)
+    LinearSVCCV(Cs=1, solver="sweep").fit(X, y)  # compiled before the clock runs
+    sent = []
+
+    def interrupt():
+        time.sleep(0.5)
+        sent.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert time.perf_counter() - sent[0] < 2
+    assert not hasattr(model, "coef_")
+
+
+def test_errors_of_a_scorer_reach_the_user(cancer):
+    X, y = cancer
+
+    def scoring(model, X, y):
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match=r"^no$"):
+        LinearSVCCV(scoring=scoring, n_jobs=2).fit(X, y)
+    with pytest.raises(ValueError, match=r"scoring gave nan for C = 0\.015625 on 114 rows"):
+        LinearSVCCV(scoring=lambda model, X, y: np.nan).fit(X, y)
+
+
+def test_progress_on_request(capfd, iris):
+    LinearSVCCV(Cs=2, random_state=0).fit(*iris)
+    assert capfd.readouterr() == ("", "")
+    LinearSVCCV(Cs=2, random_state=0, verbose=1).fit(*iris)
+    shown = capfd.readouterr().out
+    assert all(f"fold {f}" in shown for f in range(1, 6))
+    assert "C 8 " in shown
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"Cs": 0}, ValueError, "'Cs' parameter"),
+        ({"Cs": [1.0, -1.0]}, ValueError, "positive values"),
+        ({"cv": 1}, ValueError, "'cv' parameter"),
+        ({"scoring": "good"}, ValueError, "'scoring' parameter"),
+        ({"selection": "two"}, ValueError, "'selection' parameter"),
+        ({"patience": 0}, ValueError, "'patience' parameter"),
+        ({"tol_search": 0}, ValueError, "'tol_search' parameter"),
+        ({"loss": "log"}, ValueError, "'loss' parameter"),
+        ({"class_weight": {0: -1.0}}, ValueError, "class_weight must not be negative"),
+        ({"class_weight": {5: 1.0}}, ValueError, "not in class_weight"),
+        (
+            {"cv": [(slice(0, 400), slice(400, 569))], "selection": "one_standard_error"},
+            ValueError,
+            "at least 2 folds",
+        ),
+    ],
+)
+def test_bad_input(cancer, change, error, message):
+    with pytest.raises(error, match=message):
+        LinearSVCCV(**change).fit(*cancer)
+    with pytest.raises(ValueError, match=r"passed are: \{'colour'\}"):
+        LinearSVCCV().fit(*cancer, colour=1)
