@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
+
+from ._matplotlib import pyplot
 
 __all__ = ["ConvergenceDisplay"]
 
@@ -16,8 +19,8 @@ ROUNDING = 1e-16
 class ConvergenceDisplay:
     """Relative duality gap against training time.
 
-    Use `from_estimator` to make one; `plot` again with another `ax` to draw it elsewhere. Several
-    fits on one `ax` get a colour each.
+    Use `from_estimator` or, for several fits, `from_estimators` to make one; `plot` again with
+    another `ax` to draw it elsewhere. Several fits on one `ax` get a colour each.
 
     Parameters
     ----------
@@ -87,6 +90,37 @@ class ConvergenceDisplay:
         name = type(estimator).__name__ if name is None else name
         return cls(estimator.history_, tol=estimator.tol, name=name).plot(ax, **kwargs)
 
+    @classmethod
+    def from_estimators(
+        cls, estimators: Mapping[str, Any], *, ax: Any = None, **kwargs: Any
+    ) -> list[ConvergenceDisplay]:
+        """Draw how several fits converged on the same axes, a colour each.
+
+        Parameters
+        ----------
+        estimators : dict of str to LinearSVC
+            Fitted estimators by name.
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+        **kwargs : dict
+            Passed to matplotlib's `plot` for the curves.
+
+        Returns
+        -------
+        list of ConvergenceDisplay
+            What was drawn, fit by fit.
+        """
+        if not isinstance(estimators, Mapping):
+            raise TypeError(
+                f"from_estimators takes a dict of names and fitted estimators, but got a "
+                f"{type(estimators).__name__}. For one estimator, use from_estimator."
+            )
+        displays: list[ConvergenceDisplay] = []
+        for name, estimator in estimators.items():
+            displays.append(cls.from_estimator(estimator, ax=ax, name=name, **kwargs))
+            ax = displays[0].ax_
+        return displays
+
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> ConvergenceDisplay:
         """Draw the curves.
 
@@ -104,14 +138,7 @@ class ConvergenceDisplay:
         ConvergenceDisplay
             The display itself.
         """
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise ImportError(
-                "ConvergenceDisplay.plot needs matplotlib, which is not installed. Get it with "
-                'pip install "dualsweep[plot]".'
-            ) from error
-
+        plt = pyplot("ConvergenceDisplay")
         if ax is None:
             _, ax = plt.subplots()
         style = {"marker": ".", "label": self.name if name is None else name, **kwargs}

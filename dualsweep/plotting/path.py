@@ -1,0 +1,168 @@
+"""What a search for C found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ._matplotlib import pyplot
+
+__all__ = ["PathDisplay"]
+
+
+class PathDisplay:
+    """Score, support vectors and training time against C.
+
+    Use `from_estimator` to make one; `plot` again with other axes to draw it elsewhere. Several
+    searches on the same axes get a colour each.
+
+    Parameters
+    ----------
+    Cs : ndarray of shape (n_Cs,)
+        Values of C.
+    scores, n_support, fit_time : ndarray of shape (n_folds, n_Cs)
+        What each fold had for each C.
+    C : float, default=None
+        The C of choice, drawn as a dashed line.
+    score_name : str, default="Score"
+        What the scores are.
+    name : str, default=None
+        Name of the search in the legend.
+
+    Attributes
+    ----------
+    axes_ : list of matplotlib Axes
+        The axes of score, support vectors and time; of the score alone if one was given.
+    figure_ : matplotlib Figure
+        Figure with the axes.
+    lines_ : list of matplotlib Line2D
+        Means over the folds, one curve per axes.
+    spreads_ : list of matplotlib PolyCollection
+        Bands around the means: one standard error for the score, smallest to largest for the rest.
+    C_lines_ : list of matplotlib Line2D
+        Dashed lines at the C of choice.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualsweep import LinearSVCCV
+    >>> from dualsweep.plotting import PathDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = LinearSVCCV(random_state=0).fit(X, y)
+    >>> display = PathDisplay.from_estimator(model)  # doctest: +SKIP
+    >>> display.figure_.savefig("path.png")  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        Cs: Any,
+        scores: Any,
+        n_support: Any,
+        fit_time: Any,
+        *,
+        C: float | None = None,
+        score_name: str = "Score",
+        name: str | None = None,
+    ) -> None:
+        self.Cs = Cs
+        self.scores = scores
+        self.n_support = n_support
+        self.fit_time = fit_time
+        self.C = C
+        self.score_name = score_name
+        self.name = name
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, ax: Any = None, name: str | None = None, **kwargs: Any
+    ) -> PathDisplay:
+        """Draw how a search for C went.
+
+        Parameters
+        ----------
+        estimator : LinearSVCCV
+            A fitted estimator; of a pipeline, pass the last step.
+        ax : matplotlib Axes or sequence of three, default=None
+            Where to draw: the score only, or all; a new figure if None.
+        name : str, default=None
+            Name of the search in the legend.
+        **kwargs : dict
+            Passed to matplotlib's `plot` for the curves.
+
+        Returns
+        -------
+        PathDisplay
+            What was drawn.
+        """
+        check_is_fitted(estimator)
+        if not hasattr(estimator, "scores_"):
+            raise TypeError(
+                f"{type(estimator).__name__} has no scores_; PathDisplay draws fitted "
+                "LinearSVCCV. Of a pipeline, pass the last step: pipeline[-1]."
+            )
+        scoring = "accuracy" if estimator.scoring is None else estimator.scoring
+        return cls(
+            estimator.Cs_,
+            estimator.scores_,
+            estimator.n_support_,
+            estimator.fit_time_,
+            C=estimator.C_,
+            score_name=scoring.replace("_", " ") if isinstance(scoring, str) else "score",
+            name=name,
+        ).plot(ax, **kwargs)
+
+    def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> PathDisplay:
+        """Draw the curves.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or sequence of three, default=None
+            Where to draw: the score only, or all; a new figure if None.
+        name : str, default=None
+            Name of the search in the legend, instead of the display's own.
+        **kwargs : dict
+            Passed to matplotlib's `plot` for the curves.
+
+        Returns
+        -------
+        PathDisplay
+            The display itself.
+        """
+        plt = pyplot("PathDisplay")
+        if ax is None:
+            _, ax = plt.subplots(3, 1, sharex=True, figsize=(6.4, 7.2), layout="constrained")
+        self.axes_ = list(np.ravel(ax))
+        if len(self.axes_) not in (1, 3):
+            raise ValueError(
+                "ax must be one matplotlib Axes, for the score, or three, but is "
+                f"{len(self.axes_)}."
+            )
+        n_folds, mean = len(self.scores), np.mean(self.scores, axis=0)
+        error = np.std(self.scores, axis=0, ddof=1) / np.sqrt(n_folds) if n_folds > 1 else 0.0
+        panels = [
+            (f"Mean {self.score_name}", mean, mean - error, mean + error),
+            ("Support vectors", *_mean_and_range(self.n_support)),
+            ("Training time (s)", *_mean_and_range(self.fit_time)),
+        ]
+        style = {"marker": ".", "label": self.name if name is None else name, **kwargs}
+        self.lines_, self.spreads_, self.C_lines_ = [], [], []
+        for panel, (title, middle, low, high) in zip(self.axes_, panels, strict=False):
+            [line] = panel.plot(self.Cs, middle, **style)
+            style["color"] = colour = line.get_color()
+            self.lines_.append(line)
+            self.spreads_.append(panel.fill_between(self.Cs, low, high, color=colour, alpha=0.2))
+            if self.C is not None:
+                chosen = panel.axvline(self.C, color=colour, linestyle="--", linewidth=1.0)
+                self.C_lines_.append(chosen)
+            panel.set(xscale="log", ylabel=title)
+        self.axes_[-1].set_xlabel("C")
+        if self.axes_[0].get_legend_handles_labels()[0]:
+            self.axes_[0].legend()
+        self.figure_ = self.axes_[0].figure
+        return self
+
+
+def _mean_and_range(values: Any) -> tuple[Any, Any, Any]:
+    return np.mean(values, axis=0), np.min(values, axis=0), np.max(values, axis=0)
