@@ -1,0 +1,265 @@
+"""`compare_multiclass`: which formulation to use on some data."""
+
+from __future__ import annotations
+
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import combinations
+from threading import Event
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import effective_n_jobs
+from scipy.stats import wilcoxon
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from ._folds import Fold, Point
+from ._formulations import FORMULATIONS
+from ._progress import Bars, announce_compilation
+from ._training import TrainingSet, undisturbed
+from ._validation import check_Cs, check_data
+from .svc import LinearSVC
+
+__all__ = ["MulticlassComparison", "compare_multiclass"]
+
+TRAIN, VALIDATE, TEST = range(3)
+CUTS = (0.6, 0.8)  # train on 60 % of each class, validate on 20 %, test on 20 %
+
+
+@dataclass(frozen=True)
+class MulticlassComparison:
+    """Test accuracies of several methods on the same partitions of the rows.
+
+    ``print`` shows the table.
+
+    Attributes
+    ----------
+    methods : tuple of str
+        Values of `multi_class`.
+    accuracy : ndarray of shape (n_repeats, n_methods)
+        On the test part, of the model that was trained on the other two with the best C.
+    C : ndarray of shape (n_repeats, n_methods)
+        The C that was best on the validation part; of equals, the smallest.
+    relative_gap : ndarray of shape (n_repeats, n_methods)
+        The largest relative duality gap of all trainings that went into an accuracy.
+    """
+
+    methods: tuple[str, ...]
+    accuracy: Any
+    C: Any
+    relative_gap: Any
+
+    @property
+    def mean(self) -> Any:
+        """Mean accuracy of each method."""
+        return self.accuracy.mean(axis=0)
+
+    @property
+    def deviation(self) -> Any:
+        """Standard deviation of the accuracies of each method."""
+        return self.accuracy.std(axis=0, ddof=1)
+
+    @property
+    def p_values(self) -> dict[tuple[str, str], float]:
+        """Two-sided p-value of the Wilcoxon signed-rank test for each pair of methods."""
+        pairs = combinations(range(len(self.methods)), 2)
+        return {
+            (self.methods[i], self.methods[j]): _p_value(self.accuracy[:, i] - self.accuracy[:, j])
+            for i, j in pairs
+        }
+
+    def __str__(self) -> str:
+        width = max(map(len, self.methods))
+        lines = [f"Test accuracy over {len(self.accuracy)} partitions, mean ± standard deviation"]
+        for m, method in enumerate(self.methods):
+            low, high = self.C[:, m].min(), self.C[:, m].max()
+            chosen = f"C = {low:g}" if low == high else f"C = {low:g} to {high:g}"
+            figures = f"{100 * self.mean[m]:6.2f} ± {100 * self.deviation[m]:.2f} %"
+            lines.append(f"  {method:{width}}  {figures}  {chosen}")
+        lines.append("Wilcoxon signed-rank test, p-values")
+        for (one, other), p in self.p_values.items():
+            lines.append(f"  {one:{width}}  {other:{width}}  {p:.2g}")
+        return "\n".join(lines)
+
+
+class _Trial(NamedTuple):
+    accuracy: float
+    C: float
+    relative_gap: float
+
+
+def compare_multiclass(
+    X: Any,
+    y: Any,
+    *,
+    Cs: Any = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
+    n_repeats: int = 10,
+    loss: str = "hinge",
+    n_jobs: int | None = None,
+    random_state: Any = None,
+    verbose: int = 0,
+    **params: Any,
+) -> MulticlassComparison:
+    """Compare one-versus-rest, Crammer-Singer and Weston-Watkins on the same data.
+
+    The protocol is that of Keerthi et al. (2008, section 4): repeatedly, the rows of each class are
+    split at random into 60 % to train on, 20 % to choose C on and 20 % to test on. Each method is
+    trained for each C and, with the C that is best, on train and validation rows together; what
+    counts is the accuracy on the test rows. All methods see the same partitions.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Rows; not changed, and not copied where `LinearSVC` does not.
+    y : array-like of shape (n_samples,)
+        Labels of at least three classes.
+    Cs : int or array-like, default=(0.01, 0.03, 0.1, 0.3, 1, 3, 10)
+        Values of C to choose from, or how many, from 2^-6 to 2^3 at equal ratios.
+    n_repeats : int, default=10
+        Number of partitions, at least 2.
+    loss : {"hinge", "squared_hinge", "squared"}, default="hinge"
+        Of one-versus-rest; the other two have losses of their own.
+    n_jobs : int, default=None
+        Threads that train methods and partitions; they share X. None means 1, -1 all cores. The
+        result does not depend on it.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the partitions and the order of visits.
+    verbose : int, default=0
+        1 shows progress.
+    **params : dict
+        Other parameters of `LinearSVC`, but for `C`, `multi_class`, `warm_start` and `max_time`.
+
+    Returns
+    -------
+    MulticlassComparison
+        Accuracies, chosen C, and tests of the differences.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If some relative gap is still above `tol`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualsweep import compare_multiclass
+    >>> X, y = load_iris(return_X_y=True)
+    >>> result = compare_multiclass(X, y, Cs=[0.1, 1.0], n_repeats=4, random_state=0)
+    >>> result.accuracy.shape
+    (4, 3)
+    >>> sorted(result.p_values)[0]
+    ('crammer_singer', 'weston_watkins')
+    """
+    refused = {"C", "multi_class", "warm_start", "max_time"} & params.keys()
+    if refused:
+        raise TypeError(f"compare_multiclass takes no {' and no '.join(sorted(refused))}.")
+    if n_repeats < 2:
+        raise ValueError(f"n_repeats must be at least 2, but is {n_repeats}.")
+    Cs = check_Cs(Cs)
+    svcs = [
+        LinearSVC(multi_class=m, loss=loss, n_jobs=n_jobs, verbose=verbose, **params)
+        for m in FORMULATIONS
+    ]
+    for svc in svcs:
+        svc._validate_params()
+    X, y, _ = check_data(svcs[-1], X, y, None)
+    rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    with announce_compilation(bool(verbose)):
+        data = TrainingSet(X, y, None, svcs[0]._bias)
+        if len(data.classes) < 3:
+            raise ValueError(
+                f"compare_multiclass needs at least 3 classes, but y has {len(data.classes)}: with "
+                "two, all methods are the same."
+            )
+        parts = [_partition(data.codes, rng) for _ in range(n_repeats)]
+        if len(np.unique(parts[0])) < 3:
+            raise ValueError(
+                f"{len(y)} rows of {len(data.classes)} classes are too few to train, validate and "
+                "test on: some class needs at least 4."
+            )
+        trials = _run(svcs, data, X, y, parts, Cs, seed=int(rng.integers(2**31)))
+    gaps = trials["relative_gap"]
+    tol = svcs[0].tol
+    if (gaps > tol).any():
+        warnings.warn(
+            f"compare_multiclass stopped above relative duality gap {tol:.1e} for "
+            f"{(gaps > tol).sum()} of {gaps.size} accuracies; the largest gap is {gaps.max():.1e}. "
+            "Raise max_iter or tol, or scale the features.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return MulticlassComparison(FORMULATIONS, **trials)
+
+
+def _run(
+    svcs: list[LinearSVC], data: TrainingSet, X: Any, y: Any, parts: Any, Cs: Any, seed: int
+) -> dict[str, Any]:
+    """Return accuracy, C and relative gap for each partition and method."""
+    names = [f"{svc.multi_class} {r + 1}" for r in range(len(parts)) for svc in svcs]
+    bars = Bars(names, svcs[0].tol, show=bool(svcs[0].verbose), steps=len(Cs) + 1)
+    failed = Event()
+
+    def score(model: LinearSVC, test: Any) -> float:
+        return float(np.mean(model.predict(X[test]) == y[test]))
+
+    def run(t: int) -> _Trial:
+        repeat, method = divmod(t, len(svcs))
+        part, svc = parts[repeat], svcs[method]
+
+        def stop() -> bool:
+            return interrupt.requested or failed.is_set()
+
+        def finish(fold: Fold, offset: int) -> list[Point]:
+            def show(*seen: Any, **where: Any) -> None:
+                where["step"] += offset
+                bars.update(t, *seen, **where)
+
+            while not fold.finished and not stop():
+                fold.advance(score, stop, show)
+            return fold.points
+
+        try:
+            tuned = finish(Fold(svc, data, part == TRAIN, part == VALIDATE, Cs, seed), 0)
+            if stop():
+                return _Trial(np.nan, np.nan, np.nan)
+            C = float(Cs[int(np.argmax([point.score for point in tuned]))])
+            last = finish(Fold(svc, data, part != TEST, part == TEST, [C], seed), len(Cs))
+        except BaseException:
+            failed.set()
+            raise
+        gap = max(point.relative_gap for point in tuned + last)
+        return _Trial(last[-1].score if last else np.nan, C, gap)
+
+    n_threads = min(effective_n_jobs(svcs[0].n_jobs), len(names))
+    with undisturbed() as interrupt, bars, ThreadPoolExecutor(n_threads) as pool:
+        trials = list(pool.map(run, range(len(names))))
+    interrupt.deliver()
+    if interrupt.requested:
+        raise KeyboardInterrupt
+    shape = (len(parts), len(svcs))
+    return {
+        name: np.array([getattr(trial, name) for trial in trials]).reshape(shape)
+        for name in _Trial._fields
+    }
+
+
+def _partition(codes: Any, rng: np.random.Generator) -> Any:
+    """Return for each row whether it is to train, to validate or to test on."""
+    order = rng.permutation(len(codes))
+    order = order[np.argsort(codes[order], kind="stable")]
+    counts = np.bincount(codes)
+    rank = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    part = np.empty(len(codes), np.int8)
+    part[order] = np.searchsorted(CUTS, (rank + 0.5) / np.repeat(counts, counts))
+    return part
+
+
+def _p_value(difference: Any) -> float:
+    """Return the p-value of the signed-rank test, which knows nothing where nothing differs."""
+    if not difference.any():
+        return 1.0
+    with warnings.catch_warnings():  # older releases tell how they deal with ties
+        warnings.simplefilter("ignore")
+        return float(wilcoxon(difference).pvalue)
