@@ -32,9 +32,15 @@ from __future__ import annotations
 from typing import Any
 
 from .problem import AnyProblem, Result
-from .solve import solve
+from .solve import HandOver, solve
 
 __all__ = ["follow"]
+
+# Sweeps are not tried again if the solution before took more than this part of those that Newton
+# steps are thought to be worth: they become slower with C, and Newton from a seed needs about half
+# its steps. mnist, one class, squared hinge: thought to be worth 196 sweeps, but 62 took as long as
+# 12 steps, and seven do.
+SWEEPS_AGAIN = 0.25
 
 
 def follow(problem: AnyProblem, before: Result | None, **options: Any) -> Result:
@@ -54,5 +60,19 @@ def follow(problem: AnyProblem, before: Result | None, **options: Any) -> Result
     Result
         As from `solve`.
     """
-    alpha, known = (None, None) if before is None else problem.rescaled(before)
+    if before is None:
+        return solve(problem, **options)
+    alpha, known = problem.rescaled(before)
+    if options.get("solver", "auto") == "auto" and _newton_pays(problem, before):
+        options["solver"] = "newton"
     return solve(problem, alpha=alpha, known=known, **options)
+
+
+def _newton_pays(problem: AnyProblem, before: Result) -> bool:
+    """Tell whether to start with Newton steps, without sweeps that look promising from a seed.
+
+    Sweeps look better than they are there: the gap of a seed falls fast at first. On mnist, hinge
+    loss, C from 0.01 to 1000, this saves two fifths of the time to a relative gap of 1e-5.
+    """
+    worth = HandOver(problem, tol=1.0, solver="auto").sweeps_worth
+    return before.n_newton > 0 or SWEEPS_AGAIN * worth < before.n_iter

@@ -271,7 +271,7 @@ def test_the_search_stops_when_scores_have_settled(cancer):
         np.testing.assert_array_equal(model.Cs_, Cs[:n])
         assert model.scores_.shape == (5, n)
         assert model.C_ == 0.01
-        assert max(tried) == Cs[n - 1]  # with one thread, no fold runs ahead
+        assert max(tried) <= Cs[min(n, 9)]  # with one thread, folds run one C ahead at most
 
 
 def test_a_plateau_before_training_has_begun_does_not_stop_the_search():

@@ -232,6 +232,36 @@ def test_newton_takes_over_along_the_path():
         assert model.n_iter_ < 300
 
 
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_where_newton_was_needed_before_it_starts(monkeypatch, loss):
+    monkeypatch.setattr("dualsweep.solve.HandOver.AT_ONCE", 0.0)  # sweeps first, also if tiny
+    monkeypatch.setattr("dualsweep.path.SWEEPS_AGAIN", np.inf)
+    first, second, _ = binary_problems(loss, 2.0)
+    swept, newton = (
+        solve(first, solver=solver, tol=1e-6, max_iter=5000) for solver in ("sweep", "newton")
+    )
+    for before, solver, newton_only in (
+        (swept, "auto", False),
+        (newton, "auto", True),
+        (newton, "sweep", False),
+    ):
+        after = follow(second, before, solver=solver, tol=1e-8, max_iter=5000)
+        assert after.converged
+        assert (after.n_newton == after.n_iter > 0) == newton_only
+
+
+def test_where_sweeps_were_many_newton_starts():
+    X, y = load_breast_cancer(return_X_y=True)
+    y = np.where(y == 1, 1.0, -1.0)
+    first = naive.library_problem(X, y, 1e-3, "squared_hinge", 1.0)
+    second = first._replace(cost=10 * first.cost)
+    before = solve(first, solver="sweep", tol=1e-6, max_iter=100)
+    assert before.n_iter == 100
+    after = follow(second, before, tol=1e-8)
+    assert after.converged
+    assert after.n_newton == after.n_iter < 30
+
+
 @every_model
 def test_seeds_save_sweeps(params):
     n_classes = 4 if "multi_class" in params else 2
