@@ -29,11 +29,6 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any,
         estimator, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
     )
     check_classification_targets(y)
-    if estimator.solver == "newton" and estimator.multi_class != "ovr":
-        raise ValueError(
-            f'solver="newton" trains multi_class="ovr" only, but multi_class is '
-            f'"{estimator.multi_class}". Use solver="auto".'
-        )
     return X, y, _check_weights(sample_weight, X)
 
 
