@@ -1,4 +1,4 @@
-"""The only place that configures numba: compilation flags, disk cache, fast-math set, prefetch."""
+"""The only place that configures numba: flags, disk cache, fast-math set; and intrinsics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
-__all__ = ["DOT_MATH", "jit", "jit_sums", "on_compilation", "overload_rows", "prefetch"]
+__all__ = [
+    "DOT_MATH",
+    "jit",
+    "jit_sums",
+    "leading_zeros",
+    "multiply_high",
+    "on_compilation",
+    "overload_rows",
+    "prefetch",
+]
 
 # Sums may be reordered and fused, but NaN and infinity keep their meaning (bounds are infinite).
 DOT_MATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
@@ -102,3 +111,25 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, index), codegen
+
+
+@intrinsic
+def multiply_high(typingctx: Any, a: Any, b: Any) -> Any:
+    """Return the upper 64 of the 128 bits of ``a * b``, both uint64."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(arg, wide) for arg in args))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), codegen
+
+
+@intrinsic
+def leading_zeros(typingctx: Any, a: Any) -> Any:
+    """Count the zero bits above the highest one of a uint64; 64 if there is none."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), codegen

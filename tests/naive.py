@@ -4,6 +4,7 @@ Formulas are those of the papers (DCD: Hsieh et al. 2008, AVSF: Glasmachers and 
 down without any of the library's tricks. `Naive` also computes in exact fractions.
 """
 
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -171,3 +172,54 @@ def library_problem(X, y, cost, loss, bias=0.0):
     rows = as_rows(X, bias)
     cost = np.array(np.broadcast_to(np.asarray(cost, dtype=float), len(y)))
     return Problem(rows, sqnorms(rows), y, cost, LOSSES[loss])
+
+
+def nearest_float(token, dtype):
+    """The float nearest to a decimal number, by exact comparison of neighbours."""
+    number = float(token)
+    if dtype == np.float64 or not np.isfinite(number):
+        return dtype(number)
+    with np.errstate(all="ignore"):
+        guess = dtype(number)
+        around = [guess, *(np.nextafter(guess, dtype(end)) for end in (-np.inf, np.inf))]
+
+    def distance(candidate):
+        value = min(max(float(candidate), -(2.0**128)), 2.0**128)  # what infinity stands for
+        odd = int(candidate.view(np.uint32)) % 2
+        return abs(Fraction(token) - Fraction(value)), odd
+
+    return np.copysign(min(around, key=distance), dtype(np.copysign(1.0, number)))
+
+
+def parse_svmlight(content, *, one_based=False, multilabel=False):
+    """Labels and entries of every row of svmlight text, values as text; ValueError if malformed."""
+    rows = []
+    for line in content.split(b"\n"):
+        tokens = line.partition(b"#")[0].split()
+        if not tokens:
+            continue
+        labels = []
+        if not (multilabel and b":" in tokens[0]):
+            first = tokens.pop(0)
+            labels = [
+                plain_float(label) for label in (first.split(b",") if multilabel else [first])
+            ]
+        if tokens and tokens[0].startswith(b"qid:"):
+            tokens.pop(0)
+        entries = []
+        previous = 0 if one_based else -1
+        for token in tokens:
+            index, colon, value = token.partition(b":")
+            if not (colon and re.fullmatch(rb"[0-9]{1,18}", index)) or int(index) <= previous:
+                raise ValueError(token)
+            plain_float(value)
+            previous = int(index)
+            entries.append((previous, value.decode()))
+        rows.append((labels, entries))
+    return rows
+
+
+def plain_float(token):
+    if b"_" in token:
+        raise ValueError(token)
+    return float(token)

@@ -6,8 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 import dualsweep
-from dualsweep._jit import DOT_MATH
+from dualsweep._jit import DOT_MATH, jit, leading_zeros, multiply_high
 
 PACKAGE = Path(dualsweep.__file__).parent
 
@@ -70,3 +74,14 @@ def test_fit_works_where_no_cache_can_be_written(tmp_path):
 def test_sums_keep_infinity_and_nan():
     assert {"reassoc", "contract"} <= DOT_MATH
     assert not DOT_MATH & {"ninf", "nnan", "fast"}
+
+
+@settings(deadline=None)
+@given(a=st.integers(0, 2**64 - 1), b=st.integers(0, 2**64 - 1))
+def test_intrinsics_on_words(a, b):
+    assert _high_and_zeros(np.uint64(a), np.uint64(b)) == (a * b >> 64, 64 - a.bit_length())
+
+
+@jit
+def _high_and_zeros(a, b):
+    return multiply_high(a, b), leading_zeros(a)

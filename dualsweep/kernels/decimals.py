@@ -1,0 +1,130 @@
+"""Decimal digits to the nearest binary number.
+
+A number of up to 19 digits is w * 10**q with w below 2**64. Its binary digits are those of
+w * 5**q, and 64 bits of 5**q suffice to round it, except where the product comes so close to the
+middle between two floats that the missing bits could decide: one number of 16 digits in 2000. Those
+are left to the caller. (The idea is Clinger's and Lemire's; their tables of 128 bits leave next to
+none, but one in 2000 costs nothing either.)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._jit import jit, leading_zeros, multiply_high
+
+__all__ = ["float_bits", "scan_decimal", "scan_digits"]
+
+MINUS, PLUS, POINT, ZERO, SMALL_E, LARGE_E = b"-+.0eE"
+
+MOST_DIGITS = 19  # 10**19 < 2**64
+LEAST_POWER, MOST_POWER = -342, 308  # beyond, 19 digits make a number beyond float64
+MOST_EXACT = 27  # 5**27 < 2**64
+
+
+def _powers_of_five() -> tuple[Any, Any]:
+    """Return p and e with ``10**q = (p[q] + d) * 2**e[q]``, 2**63 <= p < 2**64 and 0 <= d < 1."""
+    tops, exponents = [], []
+    for q in range(LEAST_POWER, MOST_POWER + 1):
+        if q >= 0:
+            power, exponent = 5**q << 64, -64
+        else:
+            exponent = -64 - (5**-q).bit_length()
+            power = 2**-exponent // 5**-q
+        surplus = power.bit_length() - 64
+        tops.append(power >> surplus)
+        exponents.append(exponent + surplus + q)
+    return np.array(tops, np.uint64), np.array(exponents, np.int64)
+
+
+FIVES, EXPONENTS = _powers_of_five()
+
+
+@jit
+def float_bits(w: Any, q: Any, mantissa: Any) -> tuple[Any, bool]:
+    """Return the bits of the float nearest to ``w * 10**q``, and whether that could be told.
+
+    `mantissa` is 52 for float64 and 23 for float32; subnormal and infinite floats are not told.
+    """
+    one = np.uint64(1)
+    if w == 0:
+        return np.uint64(0), True
+    if q < LEAST_POWER or q > MOST_POWER:
+        return np.uint64(0), False
+    zeros = leading_zeros(w)
+    w <<= zeros
+    five = FIVES[q - LEAST_POWER]
+    # The product, in units of 2**64, is at least (high, low) and less than 1 above it.
+    high, low = multiply_high(w, five), w * five
+    top = high >> np.uint64(63)
+    bias = 1023 if mantissa == 52 else 127
+    exponent = 126 + np.int64(top) - np.int64(zeros) + EXPONENTS[q - LEAST_POWER] + bias
+    if exponent < 1 or exponent > 2 * bias:
+        return np.uint64(0), False
+    # The float and one bit more, which says to which side of the middle; and what is below.
+    shift = top + np.uint64(61 - mantissa)
+    bits, mask = high >> shift, (one << shift) - one
+    below = high & mask
+    up = bits & one
+    if 0 <= q <= MOST_EXACT:  # the product is exact
+        if below == 0 and low == 0:  # the middle: to even
+            up &= bits >> one
+    elif up == 0 and below == mask:  # the product may reach the middle, or not
+        return np.uint64(0), False
+    return (np.uint64(exponent - 1) << np.uint64(mantissa)) + ((bits + up) >> one), True
+
+
+@jit
+def scan_digits(text: Any, p: Any, w: Any) -> tuple[Any, Any]:
+    """Append the digits at `p` to `w`, modulo 2**64; return it and where they end.
+
+    Eight digits at a time, by bit tricks on words, are no faster: 660 MB/s of text against 840.
+    """
+    ten, zero = np.uint64(10), np.uint64(ZERO)
+    digit = np.uint64(text[p]) - zero
+    while digit < ten:
+        w = w * ten + digit
+        p += np.uint64(1)
+        digit = np.uint64(text[p]) - zero
+    return w, p
+
+
+@jit
+def scan_decimal(text: Any, p: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Read the number at `p`: return w, q, whether it is negative, its end, and whether it is one.
+
+    The number is ``w * 10**q``. Numbers of more than `MOST_DIGITS` digits are not told either, nor
+    is anything that Python may take for a float and this does not.
+    """
+    one = np.uint64(1)
+    negative = text[p] == MINUS
+    if negative or text[p] == PLUS:
+        p += one
+    first = p
+    w, p = scan_digits(text, p, np.uint64(0))
+    n_digits = p - first
+    q = np.int64(0)
+    if text[p] == POINT:
+        p += one
+        point = p
+        w, p = scan_digits(text, p, w)
+        n_digits += p - point
+        q = -np.int64(p - point)
+    told = n_digits > 0
+    if n_digits > MOST_DIGITS:
+        while text[first] == ZERO or text[first] == POINT:
+            n_digits -= np.uint64(text[first] == ZERO)
+            first += one
+        told = n_digits <= MOST_DIGITS
+    if text[p] == SMALL_E or text[p] == LARGE_E:
+        p += one
+        minus = text[p] == MINUS
+        if minus or text[p] == PLUS:
+            p += one
+        first = p
+        e, p = scan_digits(text, p, np.uint64(0))
+        told = told and first < p < first + np.uint64(6)
+        q += -np.int64(e) if minus else np.int64(e)
+    return w, q, negative, p, told
