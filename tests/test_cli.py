@@ -178,7 +178,7 @@ def check_error(result, *texts):
 def test_files_that_cannot_be_read(iris, folder):
     check_error(run("train", "nowhere.svm"), "There is no file nowhere.svm")
     (folder / "garbage.svm").write_bytes(b"\x00\xff not numbers")
-    check_error(run("train", "garbage.svm"), "garbage.svm is neither svmlight text")
+    check_error(run("train", "garbage.svm"), "garbage.svm, line 1, column 1: ", "is no label")
     check_error(run("train", iris, "-o", "nowhere/m.npz"), "There is no directory nowhere")
     run("train", iris)
     content = (folder / "iris.model.npz").read_bytes()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ._npz import read_arrays
+from .svmlight import load_svmlight
 
 __all__ = ["load_data"]
 
@@ -18,20 +19,28 @@ ZIP_MAGIC = b"PK"
 
 
 def load_data(
-    path: str | Path, *, n_features: int | None = None, labelled: bool = True
+    path: str | Path,
+    *,
+    n_features: int | None = None,
+    labelled: bool = True,
+    zero_based: bool | str = "auto",
+    n_jobs: int | None = None,
+    watch: Callable[[int], None] | None = None,
 ) -> tuple[Any, Any]:
     r"""Read a classification problem.
 
     Parameters
     ----------
     path : str or Path
-        Text in svmlight (LIBSVM) format, plain or compressed (.gz, .bz2), or an .npz file with the
-        arrays data, indices, indptr, shape and y (CSR), or X and y (dense).
+        Text in svmlight (LIBSVM) format, plain or compressed, or an .npz file with the arrays
+        data, indices, indptr, shape and y (CSR), or X and y (dense).
     n_features : int, default=None
         Number of columns. Text does not say it and has as many as its largest index, if None;
         else entries beyond are dropped. An .npz file has to have this number.
     labelled : bool, default=True
         Whether an .npz file has to have y.
+    zero_based, n_jobs, watch
+        For text; see `load_svmlight`.
 
     Returns
     -------
@@ -62,21 +71,13 @@ def load_data(
         zipped = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
     if zipped or path.suffix == ".npz":
         return _load_npz(path, n_features, labelled)
-    return _load_svmlight(path, n_features)
+    return _load_svmlight(path, n_features, zero_based=zero_based, n_jobs=n_jobs, watch=watch)
 
 
-def _load_svmlight(path: Path, n_features: int | None) -> tuple[Any, Any]:
-    from sklearn.datasets import load_svmlight_file
-
-    try:
-        X, y = load_svmlight_file(str(path), dtype=np.float32, zero_based="auto")
-    except (ValueError, IndexError, OverflowError, EOFError, zlib.error) as error:
-        raise ValueError(
-            f"{path} is neither svmlight text (label index:value ...) nor .npz ({error})."
-        ) from error
+def _load_svmlight(path: Path, n_features: int | None, **options: Any) -> tuple[Any, Any]:
+    X, y = load_svmlight(path, dtype=np.float32, **options)
     if len(y) == 0:
         raise ValueError(f"{path} has no rows.")
-    X = sp.csr_array(X)
     if n_features is not None:
         X.resize((X.shape[0], n_features))
     with np.errstate(invalid="ignore"):  # NaN is no integer, and stays
