@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 
-.PHONY: demo test lint types bench-binary bench-multiclass clean
+.PHONY: demo test lint types fuzz bench-binary bench-multiclass clean
 
 demo: $(VENV)/.plot
 	$(BIN)/dualsweep demo
@@ -18,6 +18,11 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
+
+# Arbitrary bytes for the svmlight reader, ten minutes of them; see tests/fuzz_svmlight.py.
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable ".[fuzz]"
+	$(BIN)/python tests/fuzz_svmlight.py -max_total_time=600
 
 # Time to equal primal suboptimality against scikit-learn, LIBLINEAR and ReHLine. DATA is a folder
 # of NAME.npz files; see benchmarks/README.md.
