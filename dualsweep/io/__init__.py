@@ -2,6 +2,16 @@
 
 from .data import load_data
 from .model import load_model, save_model
+from .store import Store, convert_svmlight, open_store, write_store
 from .svmlight import load_svmlight
 
-__all__ = ["load_data", "load_model", "load_svmlight", "save_model"]
+__all__ = [
+    "Store",
+    "convert_svmlight",
+    "load_data",
+    "load_model",
+    "load_svmlight",
+    "open_store",
+    "save_model",
+    "write_store",
+]

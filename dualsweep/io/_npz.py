@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 import zlib
 from pathlib import Path
@@ -10,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["read_arrays", "write_arrays"]
+from ._files import atomic_file
+
+__all__ = ["plain", "read_arrays", "write_arrays"]
 
 
 def read_arrays(path: Path) -> dict[str, Any]:
@@ -30,12 +31,15 @@ def read_arrays(path: Path) -> dict[str, Any]:
 
 def write_arrays(path: Path, arrays: dict[str, Any], *, force: bool) -> None:
     """Write arrays to a file that appears complete or not at all."""
-    if path.exists() and not force:
-        raise FileExistsError(f"{path} exists already; it is replaced only with force.")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with atomic_file(path, force=force) as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def plain(labels: Any) -> Any:
+    """Return labels of a type that needs no pickle: text in object arrays becomes plain text."""
+    if labels.dtype.kind not in "OT":
+        return labels
+    others = [label for label in labels if not isinstance(label, str)]
+    if others:
+        raise TypeError(f"Only numbers and text can be saved as labels, but one is {others[0]!r}.")
+    return labels.astype(str)

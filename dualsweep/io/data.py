@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ._npz import read_arrays
+from .store import open_store
 from .svmlight import load_svmlight
 
 __all__ = ["load_data"]
@@ -32,11 +33,11 @@ def load_data(
     Parameters
     ----------
     path : str or Path
-        Text in svmlight (LIBSVM) format, plain or compressed, or an .npz file with the arrays
-        data, indices, indptr, shape and y (CSR), or X and y (dense).
+        Text in svmlight (LIBSVM) format, plain or compressed; a store; or an .npz file with the
+        arrays data, indices, indptr, shape and y (CSR), or X and y (dense).
     n_features : int, default=None
         Number of columns. Text does not say it and has as many as its largest index, if None;
-        else entries beyond are dropped. An .npz file has to have this number.
+        else entries beyond are dropped. Stores and .npz files have to have this number.
     labelled : bool, default=True
         Whether an .npz file has to have y.
     zero_based, n_jobs, watch
@@ -66,7 +67,9 @@ def load_data(
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}.")
     if path.is_dir():
-        raise IsADirectoryError(f"{path} is a directory, not a file.")
+        X, y = open_store(path).load()
+        _check_width(path, X, n_features)
+        return X, y
     with path.open("rb") as file:
         zipped = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
     if zipped or path.suffix == ".npz":
@@ -101,9 +104,13 @@ def _load_npz(path: Path, n_features: int | None, labelled: bool) -> tuple[Any, 
         raise ValueError(f"X in {path} has to be a table of numbers, but is {X.dtype} {X.shape}.")
     if y is not None and y.shape != (X.shape[0],):
         raise ValueError(f"{path} has {X.shape[0]} rows, but y of shape {y.shape}.")
+    _check_width(path, X, n_features)
+    return X, y
+
+
+def _check_width(path: Path, X: Any, n_features: int | None) -> None:
     if n_features is not None and X.shape[1] != n_features:
         raise ValueError(f"{path} has {X.shape[1]} features instead of {n_features}.")
-    return X, y
 
 
 def _csr(path: Path, arrays: dict[str, Any]) -> sp.csr_array:

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..estimators import LinearSVC
-from ._npz import read_arrays, write_arrays
+from ._npz import plain, read_arrays, write_arrays
 
 __all__ = ["load_model", "save_model"]
 
@@ -74,12 +74,12 @@ def save_model(model: LinearSVC, path: str | Path, *, force: bool = False) -> No
     arrays = {
         "coef": model.coef_.toarray() if sp.issparse(model.coef_) else model.coef_,
         "intercept": model.intercept_,
-        "classes": _plain(model.classes_),
+        "classes": plain(model.classes_),
         "history": model.history_,
         "header": np.array(json.dumps(header, default=_number)),
     }
     if hasattr(model, "feature_names_in_"):
-        arrays["feature_names"] = _plain(model.feature_names_in_)
+        arrays["feature_names"] = plain(model.feature_names_in_)
     write_arrays(Path(path), arrays, force=force)
 
 
@@ -126,17 +126,6 @@ def load_model(path: str | Path) -> LinearSVC:
     if "feature_names" in arrays:
         model.feature_names_in_ = arrays["feature_names"].astype(object)
     return model
-
-
-def _plain(values: Any) -> Any:
-    """Return values of a type that needs no pickle: text in object arrays becomes plain text."""
-    if values.dtype.kind not in "OT":
-        return values
-    if all(isinstance(value, str) for value in values):
-        return values.astype(str)
-    raise TypeError(
-        f"Only numbers and text can be saved as classes, but these are {values.tolist()!r}."
-    )
 
 
 def _number(value: Any) -> Any:

@@ -7,7 +7,7 @@ import gzip
 import lzma
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from functools import partial
@@ -31,7 +31,7 @@ from ..kernels.svmlight import (
     parse_lines,
 )
 
-__all__ = ["Block", "iter_svmlight", "load_svmlight"]
+__all__ = ["Block", "chain_pointers", "iter_svmlight", "load_svmlight"]
 
 CHUNK = 1 << 20  # bytes of text that a thread parses at a time
 HARD = 4096  # numbers left to Python that a chunk has room for at first
@@ -141,13 +141,13 @@ def load_svmlight(
     data = _join(fields.pop("data"), dtype)
     indices = _join(fields.pop("indices"), np.int32)
     indices -= base
-    indptr = _chain(fields.pop("indptr"))
+    indptr = chain_pointers(fields.pop("indptr"))
     if len(data) <= np.iinfo(indices.dtype).max:  # SciPy wants both of the same type
         indptr = indptr.astype(indices.dtype)
     X = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_features))
     if not multilabel:
         return X, y
-    ends = _chain(fields["label_ptr"]).tolist()
+    ends = chain_pointers(fields["label_ptr"]).tolist()
     return X, [tuple(sorted(y[a:b].tolist())) for a, b in pairwise(ends)]
 
 
@@ -366,7 +366,7 @@ def _join(parts: list[Any], dtype: Any) -> Any:
     return np.concatenate([np.empty(0, dtype), *parts])
 
 
-def _chain(pointers: list[Any]) -> Any:
+def chain_pointers(pointers: Sequence[Any]) -> Any:
     """Join pointers that each start at 0."""
     starts = np.cumsum([0, *(pointer[-1] for pointer in pointers)])
     parts = [pointer[1:] + start for pointer, start in zip(pointers, starts, strict=False)]

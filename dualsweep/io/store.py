@@ -1,0 +1,442 @@
+"""Stores: data on disk in blocks of rows that can be mapped into memory.
+
+A store is a directory of NumPy files, four for each block, and a header::
+
+    header.json            version, shape, and of each block the rows, entries, sizes and checksums
+    000000.data.npy        values, float32 or float64
+    000000.indices.npy     columns, int32 or int64, increasing along each row
+    000000.indptr.npy      where the block's rows start, int64
+    000000.y.npy           labels
+    000001.data.npy        ...
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+from zlib import crc32
+
+import numpy as np
+import scipy.sparse as sp
+
+from ._files import refuse_to_replace, temporary_beside
+from ._npz import plain
+from .svmlight import chain_pointers, iter_svmlight
+
+__all__ = ["Store", "convert_svmlight", "open_store", "write_store"]
+
+FORMAT = "dualsweep store"
+VERSION = 1
+HEADER = "header.json"
+ARRAYS = ("data", "indices", "indptr", "y")
+BLOCK_BYTES = 64 << 20
+
+
+class Store:
+    """Rows and labels on disk, in blocks that can be mapped into memory.
+
+    Parameters
+    ----------
+    path : str or Path
+        The directory. Its header and the sizes of its files are checked.
+
+    Attributes
+    ----------
+    path : Path
+        The directory.
+    shape : tuple of int
+        Rows and features.
+    n_entries : int
+        Stored values.
+    n_bytes : int
+        Size of the arrays.
+    dtype : dtype
+        Type of the values.
+    starts : ndarray of shape (n_blocks + 1,)
+        First row of each block, and the number of rows.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        header = _read_header(self.path)
+        try:
+            n_rows, n_features = header["shape"]
+            self.shape = (int(n_rows), int(n_features))
+            self.dtype = np.dtype(header["dtype"])
+            self._blocks: list[dict[str, Any]] = list(header["blocks"])
+            self.starts = np.cumsum([0, *(int(block["rows"]) for block in self._blocks)])
+            self.n_entries = sum(int(block["entries"]) for block in self._blocks)
+            sizes = {
+                self._file(b, name): int(block[name]["bytes"])
+                for b, block in enumerate(self._blocks)
+                for name in ARRAYS
+            }
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{self.path / HEADER} is damaged ({error!r}).") from error
+        if self.starts[-1] != self.shape[0]:
+            raise ValueError(
+                f"{self.path / HEADER} is damaged: the blocks have {self.starts[-1]} rows, the "
+                f"store {self.shape[0]}."
+            )
+        for path, size in sizes.items():
+            if not path.exists():
+                raise ValueError(f"The store is damaged: {path} is missing.")
+            if path.stat().st_size != size:
+                raise ValueError(
+                    f"The store is damaged: {path} has {path.stat().st_size} bytes instead of "
+                    f"{size}."
+                )
+        self.n_bytes = sum(sizes.values())
+
+    def _file(self, b: int, name: str) -> Path:
+        return _file(self.path, b, name)
+
+    def __repr__(self) -> str:
+        return f"<Store {self.path}: {self.shape[0]} rows, {self.shape[1]} features>"
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def block(self, b: int) -> tuple[sp.csr_array, Any]:
+        """Return the rows and labels of block b, mapped into memory and read-only.
+
+        `dualsweep.rows.as_rows` takes the rows without a copy.
+        """
+        data, indices, indptr, y = (self._map(b, name) for name in ARRAYS)
+        # As arguments of csr_array, int32 indices would be copied to match int64 pointers.
+        X = sp.csr_array((len(indptr) - 1, self.shape[1]), dtype=data.dtype)
+        X.data, X.indices, X.indptr = data, indices, indptr
+        return X, y
+
+    def _map(self, b: int, name: str) -> Any:
+        path = self._file(b, name)
+        try:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise ValueError(f"The store is damaged: {path} is no array ({error}).") from error
+        block = self._blocks[b]
+        expected = {"y": block["rows"], "indptr": block["rows"] + 1}.get(name, block["entries"])
+        if array.shape != (expected,):
+            raise ValueError(
+                f"The store is damaged: {path} has shape {array.shape} instead of ({expected},)."
+            )
+        return array
+
+    def __iter__(self) -> Iterator[tuple[sp.csr_array, Any]]:
+        return map(self.block, range(len(self)))
+
+    @property
+    def y(self) -> Any:
+        """Labels of all rows, in memory."""
+        return np.concatenate([self._map(b, "y") for b in range(len(self))])
+
+    def load(self) -> tuple[sp.csr_array, Any]:
+        """Return all rows and labels, in memory."""
+        return sp.vstack([X for X, _ in self], format="csr"), self.y
+
+    def verify(self, watch: Callable[[int], None] | None = None) -> None:
+        """Compare all files with their checksums; ValueError if one differs.
+
+        Parameters
+        ----------
+        watch : callable, default=None
+            Called, as reading goes on, with the number of bytes that have been read.
+        """
+        done = 0
+        for b, block in enumerate(self._blocks):
+            for name in ARRAYS:
+                path = self._file(b, name)
+                sum_ = 0
+                with path.open("rb") as file:
+                    while piece := file.read(1 << 20):
+                        sum_ = crc32(piece, sum_)
+                        done += len(piece)
+                        if watch is not None:
+                            watch(done)
+                if sum_ != block[name]["crc32"]:
+                    raise ValueError(f"The store is damaged: {path} differs from its checksum.")
+
+
+def open_store(path: str | Path) -> Store:
+    """Open a store that `write_store` or `convert_svmlight` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        The directory. Its header and the sizes of its files are checked; `Store.verify` checks
+        what is in them.
+
+    Returns
+    -------
+    Store
+        The store.
+    """
+    return Store(path)
+
+
+def write_store(
+    path: str | Path, X: Any, y: Any, *, block_bytes: int = BLOCK_BYTES, force: bool = False
+) -> Store:
+    """Write rows and labels to a store.
+
+    Parameters
+    ----------
+    path : str or Path
+        The directory to write. It appears complete or not at all; if the process is killed, what
+        it has written is left beside it in ``.NAME.PID.tmp`` and can be deleted.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Rows. float32 and float64 are kept, other numbers become float64.
+    y : array-like of shape (n_samples,)
+        Labels: numbers or text.
+    block_bytes : int, default=64 MiB
+        Size of a block. Only a single row can be larger.
+    force : bool, default=False
+        Whether to replace a store that exists.
+
+    Returns
+    -------
+    Store
+        The store, opened.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from sklearn.datasets import load_iris
+    >>> from dualsweep.io import open_store, write_store
+    >>> X, y = load_iris(return_X_y=True)
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = write_store(Path(folder, "iris"), X, y, block_bytes=4000)
+    ...     store = open_store(Path(folder, "iris"))
+    ...     store.verify()
+    ...     sizes = [rows.shape[0] for rows, labels in store]
+    >>> store.shape, sizes
+    ((150, 4), [62, 62, 26])
+    """
+    X = sp.csr_array(X)
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    y = plain(np.asarray(y))
+    if y.shape != (X.shape[0],):
+        raise ValueError(f"X has {X.shape[0]} rows, but y has the shape {y.shape}.")
+    if len(y) == 0:
+        raise ValueError("X has no rows.")
+    with _new_store(Path(path), force) as folder:
+        writer = _Writer(folder, block_bytes)
+        writer.append(X.data, X.indices, X.indptr.astype(np.int64, copy=False), y)
+        writer.finish(X.shape[1], X.dtype)
+    return Store(path)
+
+
+def convert_svmlight(
+    file: str | Path,
+    path: str | Path,
+    *,
+    dtype: Any = np.float32,
+    zero_based: bool | str = "auto",
+    n_jobs: int | None = None,
+    block_bytes: int = BLOCK_BYTES,
+    force: bool = False,
+    watch: Callable[[int], None] | None = None,
+) -> Store:
+    """Write svmlight text to a store, in one pass and in memory for two blocks.
+
+    Parameters
+    ----------
+    file : str or Path
+        The text, plain or compressed.
+    path, block_bytes, force
+        See `write_store`.
+    dtype, zero_based, n_jobs, watch
+        See `load_svmlight`; values are float32 unless said otherwise.
+
+    Returns
+    -------
+    Store
+        The store, opened. Labels are integers if the text has no others.
+    """
+    with _new_store(Path(path), force) as folder:
+        writer = _Writer(folder, block_bytes)
+        base, highest, integers = int(not zero_based), -1, True
+        known = zero_based != "auto"
+        n_late = 0
+        for block in iter_svmlight(
+            file, dtype=dtype, zero_based=zero_based, n_jobs=n_jobs, watch=watch
+        ):
+            if len(block.data) and not known:
+                base, known = int(block.lowest > 0), True
+            elif zero_based == "auto" and base == 1 and block.lowest == 0:
+                # It counts from 0 after all. What is written is off by one, until the end.
+                writer.flush()
+                base, n_late = 0, writer.n_blocks
+            np.subtract(block.indices, base, out=block.indices)
+            if len(block.data):
+                highest = max(highest, block.highest - base)
+            integers = integers and _are_integers(block.labels)
+            writer.append(block.data, block.indices, block.indptr, block.labels)
+        writer.flush()
+        if writer.n_blocks == 0:
+            raise ValueError(f"{file} has no rows.")
+        for b in range(n_late):
+            writer.change(b, "indices", lambda indices: indices + 1)
+        if integers:
+            for b in range(writer.n_blocks):
+                writer.change(b, "y", lambda y: y.astype(np.int64))
+        writer.finish(highest + 1, dtype)
+    return Store(path)
+
+
+def _are_integers(labels: Any) -> bool:
+    with np.errstate(invalid="ignore"):
+        return bool((labels.astype(np.int64) == labels).all())
+
+
+class _Writer:
+    """Cuts rows into blocks and writes them."""
+
+    def __init__(self, folder: Path, block_bytes: int) -> None:
+        if block_bytes < 1:
+            raise ValueError(f"block_bytes is {block_bytes}, but has to be positive.")
+        self.folder = folder
+        self.block_bytes = self.room = block_bytes
+        self.pending: list[tuple[Any, ...]] = []
+        self.blocks: list[dict[str, Any]] = []
+
+    @property
+    def n_blocks(self) -> int:
+        return len(self.blocks)
+
+    def append(self, data: Any, indices: Any, indptr: Any, y: Any) -> None:
+        """Add rows; `indptr` starts at 0."""
+        per_entry, per_row = data.itemsize + indices.itemsize, indptr.itemsize + y.itemsize
+        sizes = indptr * per_entry + np.arange(len(indptr)) * per_row  # of the rows before each
+        row, end = 0, len(y)
+        while row < end:
+            stop = int(np.searchsorted(sizes, sizes[row] + self.room, side="right")) - 1
+            if stop <= row and self.pending:
+                self.flush()
+                continue
+            stop = max(stop, row + 1)
+            a, b = indptr[row], indptr[stop]
+            part = data[a:b], indices[a:b], indptr[row : stop + 1] - a, y[row:stop]
+            self.pending.append(part)
+            self.room -= sizes[stop] - sizes[row]
+            row = stop
+
+    def flush(self) -> None:
+        """Write the rows at hand as a block."""
+        if not self.pending:
+            return
+        parts = dict(zip(ARRAYS, zip(*self.pending, strict=True), strict=True))
+        self.pending, self.room = [], self.block_bytes
+        sizes = {"rows": sum(map(len, parts["y"])), "entries": sum(map(len, parts["data"]))}
+        self.blocks.append(sizes)
+        for name in ARRAYS:  # one after the other, so that only one is in memory twice
+            join = chain_pointers if name == "indptr" else np.concatenate
+            self._save(len(self.blocks) - 1, name, join(parts.pop(name)))
+
+    def change(self, b: int, name: str, change: Callable[[Any], Any]) -> None:
+        """Replace an array of a block that has been written."""
+        self._save(b, name, change(np.load(_file(self.folder, b, name), allow_pickle=False)))
+
+    def _save(self, b: int, name: str, array: Any) -> None:
+        with _file(self.folder, b, name).open("wb") as file:
+            summed = _Summed(file)
+            np.lib.format.write_array(summed, array, allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        self.blocks[b][name] = {"bytes": summed.size, "crc32": summed.crc}
+
+    def finish(self, n_features: int, dtype: Any) -> None:
+        """Write the rest and the header, which makes a store of the directory."""
+        self.flush()
+        header = {
+            "format": FORMAT,
+            "version": VERSION,
+            "shape": [sum(block["rows"] for block in self.blocks), n_features],
+            "dtype": np.dtype(dtype).name,
+            "blocks": self.blocks,
+        }
+        with (self.folder / HEADER).open("w") as file:
+            json.dump(header, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+class _Summed:
+    """A file to write to, and the size and checksum of what was written."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        self.size = self.crc = 0
+
+    def write(self, content: bytes) -> int:
+        self.size += len(content)
+        self.crc = crc32(content, self.crc)
+        return self.file.write(content)
+
+
+@contextmanager
+def _new_store(path: Path, force: bool) -> Iterator[Path]:
+    """Yield a directory that becomes `path` when the block ends well."""
+    refuse_to_replace(path, force=force)
+    if path.exists() and not (path / HEADER).exists():
+        raise FileExistsError(f"{path} is not a store, so it is not replaced even with force.")
+    temporary = temporary_beside(path)
+    temporary.mkdir()
+    try:
+        yield temporary
+        _sync(temporary)
+        refuse_to_replace(path, force=force)  # somebody else may have written it meanwhile
+        if path.exists():  # a directory with files in it cannot be replaced at one stroke
+            old = path.with_name(f"{temporary.name}.old")
+            path.rename(old)
+            temporary.rename(path)
+            shutil.rmtree(old)
+        else:
+            temporary.rename(path)
+        _sync(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _sync(folder: Path) -> None:
+    """Wait until the names in a directory are on disk."""
+    if os.name == "nt":  # which has no such thing
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _file(folder: Path, b: int, name: str) -> Path:
+    return folder / f"{b:06d}.{name}.npy"
+
+
+def _read_header(path: Path) -> dict[str, Any]:
+    if not path.is_dir():
+        raise FileNotFoundError(f"There is no directory {path}.")
+    try:
+        header = json.loads((path / HEADER).read_text())
+    except FileNotFoundError:
+        raise ValueError(f"{path} is not a store: it has no {HEADER}.") from None
+    except ValueError as error:
+        raise ValueError(f"{path / HEADER} is damaged ({error}).") from error
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ValueError(f"{path} is not a store: its {HEADER} is something else.")
+    if header.get("version") != VERSION:
+        raise ValueError(
+            f"{path} has store version {header.get('version')}, but this version of dualsweep "
+            f"reads {VERSION}. Update dualsweep, or convert the data again."
+        )
+    return header
