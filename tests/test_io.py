@@ -181,11 +181,20 @@ def test_model_round_trip(path, model, iris):
         np.testing.assert_array_equal(getattr(again, name), getattr(model, name))
     for name in ("primal_objective_", "dual_objective_", "dual_gap_", "relative_gap_"):
         assert getattr(again, name) == getattr(model, name)
+    np.testing.assert_array_equal(again.dual_coef_.toarray(), model.dual_coef_.toarray())
+    np.testing.assert_array_equal(again.support_, model.support_)
     assert again.converged_ is True
     assert (again.n_iter_, again.n_features_in_) == (model.n_iter_, 4)
     np.testing.assert_array_equal(
         again.decision_function(iris[0]), model.decision_function(iris[0])
     )
+
+
+def test_a_model_from_a_file_is_a_warm_start(path, model, iris):
+    save_model(model, path)
+    again = load_model(path).set_params(warm_start=True).fit(*iris)
+    assert again.n_iter_ == 0
+    np.testing.assert_allclose(again.coef_, model.coef_, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [object, str, float, bool])

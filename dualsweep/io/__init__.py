@@ -1,6 +1,7 @@
 """Data and models in files."""
 
 from .data import load_data
+from .liblinear import load_liblinear, save_liblinear
 from .model import load_model, save_model
 from .store import Store, convert_svmlight, open_store, write_store
 from .svmlight import load_svmlight
@@ -9,9 +10,11 @@ __all__ = [
     "Store",
     "convert_svmlight",
     "load_data",
+    "load_liblinear",
     "load_model",
     "load_svmlight",
     "open_store",
+    "save_liblinear",
     "save_model",
     "write_store",
 ]

@@ -11,12 +11,13 @@ import scipy.sparse as sp
 
 from ..estimators import LinearSVC
 from ._npz import plain, read_arrays, write_arrays
+from .liblinear import MAGIC, load_liblinear
 
 __all__ = ["load_model", "save_model"]
 
 FORMAT = 1
 
-ARRAYS = ("coef", "intercept", "classes", "history", "header")
+ARRAYS = ("coef", "intercept", "classes", "header")
 CERTIFICATE = (
     "primal_objective_",
     "dual_objective_",
@@ -36,8 +37,7 @@ def save_model(model: LinearSVC, path: str | Path, *, force: bool = False) -> No
     Parameters
     ----------
     model : LinearSVC
-        A fitted model. Its dual variables are not kept, nor is a `random_state` that is not an
-        integer.
+        A fitted model. A `random_state` that is not an integer is not kept.
     path : str or Path
         Where to write; by custom it ends in .npz.
     force : bool, default=False
@@ -69,35 +69,47 @@ def save_model(model: LinearSVC, path: str | Path, *, force: bool = False) -> No
         "format": FORMAT,
         "estimator": "LinearSVC",
         "params": params,
-        "certificate": {name: getattr(model, name) for name in CERTIFICATE},
+        "certificate": {n: getattr(model, n) for n in CERTIFICATE if hasattr(model, n)},
     }
     arrays = {
         "coef": model.coef_.toarray() if sp.issparse(model.coef_) else model.coef_,
         "intercept": model.intercept_,
         "classes": plain(model.classes_),
-        "history": model.history_,
         "header": np.array(json.dumps(header, default=_number)),
     }
     if hasattr(model, "feature_names_in_"):
         arrays["feature_names"] = plain(model.feature_names_in_)
+    if hasattr(model, "history_"):  # a model of LIBLINEAR has none
+        arrays["history"] = model.history_
+    if hasattr(model, "dual_coef_"):
+        duals = sp.csr_array(model.dual_coef_)
+        arrays |= {
+            "dual_data": duals.data,
+            "dual_indices": duals.indices,
+            "dual_indptr": duals.indptr,
+            "n_samples": np.array(duals.shape[1]),
+        }
     write_arrays(Path(path), arrays, force=force)
 
 
 def load_model(path: str | Path) -> LinearSVC:
-    """Read a model that `save_model` wrote.
+    """Read a model that `save_model` wrote, or LIBLINEAR.
 
     Parameters
     ----------
     path : str or Path
-        The file.
+        The file. Its content tells which format it has; see `load_liblinear` for that of LIBLINEAR.
 
     Returns
     -------
     LinearSVC
-        A fitted model with its certificate and history, but without its dual variables:
-        `dual_coef_` and `support_` are missing.
+        A fitted model, with its dual variables, certificate and history if it was saved with them.
     """
     path = Path(path)
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(len(MAGIC)) == MAGIC:
+                return load_liblinear(path)
     arrays = read_arrays(path)
     missing = [name for name in ARRAYS if name not in arrays]
     if missing:
@@ -120,9 +132,15 @@ def load_model(path: str | Path) -> LinearSVC:
         coef_=arrays["coef"],
         intercept_=arrays["intercept"],
         classes_=arrays["classes"],
-        history_=arrays["history"],
         n_features_in_=arrays["coef"].shape[1],
     )
+    if "history" in arrays:
+        model.history_ = arrays["history"]
+    if "dual_data" in arrays:
+        parts = [arrays[f"dual_{name}"] for name in ("data", "indices", "indptr")]
+        shape = (len(arrays["coef"]), int(arrays["n_samples"]))
+        model.dual_coef_ = sp.csr_array(tuple(parts), shape=shape)
+        model.support_ = np.unique(model.dual_coef_.indices)
     if "feature_names" in arrays:
         model.feature_names_in_ = arrays["feature_names"].astype(object)
     return model

@@ -1,0 +1,190 @@
+"""Models in LIBLINEAR's text format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..estimators import LinearSVC
+from ._files import atomic_file
+
+__all__ = ["MAGIC", "load_liblinear", "save_liblinear"]
+
+MAGIC = b"solver_type"  # what a file starts with
+
+# What LIBLINEAR calls a formulation of ours, and what its formulations are here.
+HINGE, SQUARED_HINGE, JOINT = "L2R_L1LOSS_SVC_DUAL", "L2R_L2LOSS_SVC_DUAL", "MCSVM_CS"
+PARAMETERS: dict[str, dict[str, Any]] = {
+    HINGE: {"loss": "hinge"},
+    SQUARED_HINGE: {"loss": "squared_hinge"},
+    "L2R_L2LOSS_SVC": {"loss": "squared_hinge"},
+    JOINT: {"multi_class": "crammer_singer"},
+}
+INT32 = np.iinfo(np.int32)
+
+
+def save_liblinear(model: LinearSVC, path: str | Path, *, force: bool = False) -> None:
+    """Write a fitted model in LIBLINEAR's text format.
+
+    LIBLINEAR's ``predict`` then gives the same decision values: weights are written with as many
+    digits as it takes. The certificate is lost. The squared loss and Weston-Watkins have no name
+    there and are called ``L2R_L2LOSS_SVC_DUAL`` and ``MCSVM_CS``; for two classes Crammer-Singer
+    and Weston-Watkins are the hinge loss, and so called ``L2R_L1LOSS_SVC_DUAL``.
+
+    Parameters
+    ----------
+    model : LinearSVC
+        A fitted model whose classes are integers, since the format knows no others.
+    path : str or Path
+        Where to write; the file appears complete or not at all.
+    force : bool, default=False
+        Whether to replace a file that exists.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from sklearn.datasets import load_iris
+    >>> from dualsweep import LinearSVC
+    >>> from dualsweep.io import load_liblinear, save_liblinear
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = LinearSVC(random_state=0).fit(X, y)
+    >>> with TemporaryDirectory() as folder:
+    ...     save_liblinear(model, Path(folder, "iris.model"))
+    ...     lines = Path(folder, "iris.model").read_text().splitlines()
+    ...     again = load_liblinear(Path(folder, "iris.model"))
+    >>> lines[:5]
+    ['solver_type L2R_L2LOSS_SVC_DUAL', 'nr_class 3', 'label 0 1 2', 'nr_feature 4', 'bias 1.0']
+    >>> bool((again.predict(X) == model.predict(X)).all())
+    True
+    """
+    if not hasattr(model, "coef_"):
+        raise ValueError(f"This {type(model).__name__} is not fitted; call fit before saving it.")
+    labels = _integers(model.classes_)
+    binary = len(labels) == 2
+    bias = float(model.intercept_scaling) if model.fit_intercept else -1.0
+    weights = model.coef_.toarray() if sp.issparse(model.coef_) else model.coef_
+    if bias > 0:
+        weights = np.hstack([weights, model.intercept_[:, None] / bias])
+    # A single row of weights speaks for our second class, and in LIBLINEAR for the first.
+    header = [
+        f"solver_type {_solver_type(model, binary)}",
+        f"nr_class {len(labels)}",
+        f"label {' '.join(map(str, reversed(labels) if binary else labels))}",
+        f"nr_feature {model.n_features_in_}",
+        f"bias {bias!r}",
+        "w",
+    ]
+    with atomic_file(Path(path), force=force) as file:
+        file.write("\n".join(header).encode() + b"\n")
+        for row in weights.T:
+            file.write(" ".join(map(repr, row.tolist())).encode() + b" \n")
+
+
+def _integers(classes: Any) -> list[int]:
+    """Return the classes as the integers LIBLINEAR reads."""
+    if classes.dtype.kind in "iufb":
+        with np.errstate(invalid="ignore"):
+            labels = classes.astype(np.int64)
+        if (
+            np.array_equal(labels, classes)
+            and INT32.min <= labels.min() <= labels.max() <= INT32.max
+        ):
+            return [int(label) for label in labels]
+    raise ValueError(
+        "LIBLINEAR's model format has classes that are integers of 32 bits, but these are "
+        f"{classes[:5].tolist()}{' ...' if len(classes) > 5 else ''}. Train with such labels, or "
+        "use dualsweep's own format."
+    )
+
+
+def _solver_type(model: LinearSVC, binary: bool) -> str:
+    if model.multi_class == "ovr":
+        return HINGE if model.loss == "hinge" else SQUARED_HINGE
+    return HINGE if binary else JOINT
+
+
+def load_liblinear(path: str | Path) -> LinearSVC:
+    """Read a model in LIBLINEAR's text format.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file that LIBLINEAR or `save_liblinear` wrote: a support vector machine for
+        classification, with the l2 penalty.
+
+    Returns
+    -------
+    LinearSVC
+        A model that predicts, with the parameters the file tells. It does not tell C, and has no
+        certificate.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file {path}.")
+    solver_type, labels, n_features, bias, weights = _read(path)
+    order = np.argsort(labels)
+    if len(weights) == 1:  # speaks for the first label, and shall for the larger
+        weights = weights if labels[0] > labels[1] else -weights
+    else:
+        weights = weights[order]
+        if len(weights) == 2:
+            weights = weights[1:] - weights[:1]
+    has_bias = bias > 0
+    model = LinearSVC(
+        **PARAMETERS[solver_type],
+        fit_intercept=has_bias,
+        intercept_scaling=bias if has_bias else 1.0,
+    )
+    model.classes_ = labels[order]
+    model.coef_ = np.ascontiguousarray(weights[:, :n_features])
+    model.intercept_ = bias * weights[:, -1] if has_bias else np.zeros(len(weights))
+    model.n_features_in_ = n_features
+    return model
+
+
+def _read(path: Path) -> tuple[str, Any, int, float, Any]:
+    """Return solver type, labels, number of features, bias and the rows of weights."""
+    header: dict[str, list[bytes]] = {}
+    with path.open("rb") as file:
+        if file.peek(len(MAGIC))[: len(MAGIC)] != MAGIC:
+            raise ValueError(
+                f"{path} is not a model of LIBLINEAR: it has to start with solver_type."
+            )
+        for line in file:
+            name, *values = line.split() or [b""]
+            if name == b"w":
+                break
+            header[name.decode(errors="replace")] = values
+        tokens = file.read().split()
+    try:
+        solver_type = header["solver_type"][0].decode(errors="replace")
+        labels = np.array([int(label) for label in header["label"]], dtype=np.int64)
+        (n_classes,), (n_features,) = (
+            map(int, header[name]) for name in ("nr_class", "nr_feature")
+        )
+        (bias,) = map(float, header["bias"])
+        weights = np.fromiter(map(float, tokens), np.float64, len(tokens))
+    except (KeyError, IndexError, ValueError, OverflowError) as error:
+        raise ValueError(f"{path} is a damaged model of LIBLINEAR ({error!r}).") from error
+    if solver_type not in PARAMETERS:
+        raise ValueError(
+            f"{path} has a model of type {solver_type}; dualsweep reads {', '.join(PARAMETERS)}."
+        )
+    n_rows = 1 if n_classes == 2 and solver_type != JOINT else n_classes
+    n_columns = n_features + (bias >= 0)
+    problem = ""
+    if n_classes < 2 or n_features < 0:
+        problem = f"nr_class is {n_classes}, nr_feature is {n_features}"
+    elif len(labels) != n_classes or len(set(labels.tolist())) != n_classes:
+        problem = f"nr_class is {n_classes}, label is {labels.tolist()}"
+    elif len(weights) != n_rows * n_columns:
+        problem = f"it has {len(weights)} weights instead of {n_rows * n_columns}"
+    elif not (np.isfinite(weights).all() and np.isfinite(bias)):
+        problem = "not all weights are finite"
+    if problem:
+        raise ValueError(f"{path} is a damaged model of LIBLINEAR: {problem}.")
+    return solver_type, labels, n_features, bias, weights.reshape(n_columns, n_rows).T
