@@ -62,6 +62,10 @@ class OneVersusRest:
         """Return the model's rows of weights, the bias last."""
         return np.stack(ws)
 
+    def problem_weights(self, p: int, weights: Any) -> Any:
+        """Return the weights of the p-th problem that the model's rows stand for."""
+        return weights[p]
+
     def dual_coef(self, results: list[Result]) -> Any:
         """Return the model's signed dual variables."""
         support = [np.flatnonzero(result.alpha) for result in results]
@@ -112,6 +116,12 @@ class Direct:
         """Return the model's rows of weights, the bias last."""
         W = np.ascontiguousarray(ws[0].T)
         return W if len(W) > 2 else W[1:] - W[:1]
+
+    def problem_weights(self, p: int, weights: Any) -> Any:
+        """Return the weights of the problem that the model's rows stand for."""
+        if len(weights) == 1:  # of all with this difference, those of the smallest norm
+            weights = np.concatenate([-0.5 * weights, 0.5 * weights])
+        return np.ascontiguousarray(weights.T)
 
     def dual_coef(self, results: list[Result]) -> Any:
         """Return the model's signed dual variables."""

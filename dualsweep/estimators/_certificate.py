@@ -1,0 +1,152 @@
+"""The certificate of a model that is already there, whoever trained it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..rows import as_rows, sqnorms
+from ..run import ROUNDING
+from ..solve import solve
+from ._formulations import formulate
+from ._validation import row_costs
+from .svc import LinearSVC
+
+__all__ = ["Certificate", "certify"]
+
+# The lower bound is sought to within this part of the tolerance, the rest is for the model.
+BOUND_SHARE = 0.25
+
+
+class Certificate(NamedTuple):
+    """How good a model is.
+
+    ``primal`` is its objective and ``dual`` a number that no model's objective is below, both sums
+    over the classes if each has a problem of its own. ``relative_gap`` is the part of the objective
+    that might be saved at most, in the worst of the classes.
+    """
+
+    primal: float
+    dual: float
+    relative_gap: float
+    n_iter: int  # sweeps and Newton steps it took to find the bound
+
+    @property
+    def gap(self) -> float:
+        """What might be saved at most."""
+        return self.primal - self.dual
+
+
+def certify(
+    model: LinearSVC,
+    X: Any,
+    y: Any,
+    *,
+    tol: float = 1e-3,
+    max_iter: int = 1000,
+    max_time: float | None = None,
+    n_jobs: int | None = None,
+) -> Certificate:
+    """Return the certificate of a model on data, recomputed from nothing but its weights.
+
+    The objective is that of the weights and parameters as they are, in float64. The lower bound is
+    the value of some dual point, and holds whatever point that is: that of the model's own dual
+    variables if it has them, X has as many rows, and they prove `tol`; else one that is found by
+    solving the problem. (A dual point made of the weights alone, each variable the one that fits
+    the row's slack, is no use: on text its bound is far below 0, and it is no better start than 0.)
+
+    Parameters
+    ----------
+    model : LinearSVC
+        A fitted model, trained here or read from a file of LIBLINEAR. Its parameters C, loss,
+        multi_class, class_weight, fit_intercept and intercept_scaling say which problem is meant.
+    X, y : array-like
+        The data the model was trained on, or other data with the same classes: then the
+        certificate says how good the model is for those.
+    tol : float, default=1e-3
+        Relative gap to look for.
+    max_iter, max_time, n_jobs
+        See `LinearSVC`; they limit the search for a lower bound, which is valid wherever it ends.
+
+    Returns
+    -------
+    Certificate
+        The objective, the bound and the relative gap.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dualsweep import LinearSVC, certify
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = LinearSVC(tol=1e-4, random_state=0).fit(X, y)
+    >>> certify(model, X, y).relative_gap <= 1e-4
+    True
+    >>> model.coef_ *= 0.9
+    >>> certify(model, X, y).relative_gap <= 1e-4
+    False
+    """
+    check_is_fitted(model)
+    X, y = validate_data(
+        model, X, y, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
+    )
+    classes = np.unique(y)
+    if not np.array_equal(classes, model.classes_):
+        raise ValueError(
+            f"The model has the classes {_some(model.classes_)}, but y has {_some(classes)}."
+        )
+    codes = np.searchsorted(classes, y)
+    cost = row_costs(model.C, model.class_weight, classes, codes, None)
+    bias = model.intercept_scaling if model.fit_intercept else 0.0
+    rows = as_rows(X, bias)
+    formulation = formulate(
+        model.multi_class, model.loss, rows, sqnorms(rows), codes, cost, len(classes)
+    )
+    coef = model.coef_.toarray() if hasattr(model.coef_, "toarray") else model.coef_
+    last = model.intercept_ / bias if bias else np.zeros(len(coef))
+    weights = np.column_stack([coef, last])
+    dual_coef = getattr(model, "dual_coef_", None)
+    if dual_coef is not None and dual_coef.shape[1] != len(y):
+        dual_coef = None  # those of other data
+    n_problems = len(formulation.names(classes))
+    deadline = np.inf if max_time is None else perf_counter() + max_time
+
+    def check(p: int) -> tuple[float, float, int]:
+        """Return objective and lower bound of the p-th problem, and how long it took to find."""
+        problem = formulation.problem(p)
+        members = np.flatnonzero(cost > 0)
+        w = formulation.problem_weights(p, weights)
+        primal, _ = problem.certify(members, problem.zero_alpha(), w, np.empty(len(members)))
+        alpha = None if dual_coef is None else formulation.start(p, dual_coef)
+        if alpha is not None:
+            dual = solve(problem, alpha=copy(alpha), max_time=0.0).dual
+            if primal - dual <= tol * primal:
+                return primal, dual, 0
+        result = solve(
+            problem,
+            alpha=alpha,
+            tol=BOUND_SHARE * tol,
+            max_iter=max_iter,
+            max_time=deadline - perf_counter(),
+        )
+        return primal, result.dual, result.n_iter
+
+    with ThreadPoolExecutor(min(effective_n_jobs(n_jobs), n_problems)) as pool:
+        checks = list(pool.map(check, range(n_problems)))
+    primals, duals, n_iters = map(np.array, zip(*checks, strict=True))
+    gaps = np.maximum(primals - duals, ROUNDING * primals)
+    return Certificate(
+        primal=float(primals.sum()),
+        dual=float((primals - gaps).sum()),
+        relative_gap=float(np.divide(gaps, primals, where=primals > 0, out=0.0 * gaps).max()),
+        n_iter=int(n_iters.max()),
+    )
+
+
+def _some(classes: Any) -> str:
+    return f"{classes[:5].tolist()}{' ...' if len(classes) > 5 else ''}"

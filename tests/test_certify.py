@@ -1,0 +1,127 @@
+"""A certificate brackets the optimum, whoever trained the model."""
+
+import numpy as np
+import pytest
+from naive import Naive
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import scale
+from sklearn.svm import LinearSVC as SklearnLinearSVC
+from test_multiclass import Naive as NaiveMulticlass
+
+from dualsweep import LinearSVC, certify
+
+PROBLEMS = [
+    {"loss": "hinge"},
+    {"loss": "squared_hinge", "C": 0.1},
+    {"loss": "squared", "class_weight": "balanced"},
+    {"loss": "squared_hinge", "fit_intercept": False},
+    {"loss": "hinge", "intercept_scaling": 3.0, "class_weight": {0: 2.0}},
+    {"multi_class": "crammer_singer"},
+    {"multi_class": "weston_watkins", "C": 0.1, "class_weight": "balanced"},
+]
+
+
+@pytest.fixture(scope="module", params=["iris", "cancer"])
+def data(request):
+    load = load_iris if request.param == "iris" else load_breast_cancer
+    X, y = load(return_X_y=True)
+    return scale(X), y
+
+
+def fit(data, tol=1e-3, **params):
+    return LinearSVC(tol=tol, random_state=0, max_iter=100_000, **params).fit(*data)
+
+
+def naive_primal(model, X, y):
+    """The objective in plain NumPy."""
+    classes, codes = np.unique(y, return_inverse=True)
+    weight = np.ones(len(classes))
+    if model.class_weight == "balanced":
+        weight = len(y) / (len(classes) * np.bincount(codes))
+    elif model.class_weight is not None:
+        weight = np.array([model.class_weight.get(c, 1.0) for c in classes])
+    cost = model.C * weight[codes]
+    bias = model.intercept_scaling if model.fit_intercept else 0.0
+    last = model.intercept_ / bias if bias else 0.0 * model.intercept_
+    w = np.column_stack([model.coef_, last])
+    if model.multi_class != "ovr":
+        W = w if len(w) > 1 else np.concatenate([-w / 2, w / 2])
+        return NaiveMulticlass(X, codes, cost, model.multi_class, bias).primal(W.T)
+    positives = range(len(classes)) if len(classes) > 2 else [1]
+    return sum(
+        Naive(X, np.where(codes == k, 1.0, -1.0), cost, model.loss, bias).primal(w[p])
+        for p, k in enumerate(positives)
+    )
+
+
+@pytest.mark.parametrize("params", PROBLEMS)
+def test_a_trained_model_has_the_certificate_it_came_with(data, params):
+    model = fit(data, **params)
+    found = certify(model, *data)
+    assert found.n_iter == 0
+    np.testing.assert_allclose(found.primal, naive_primal(model, *data), rtol=1e-10)
+    np.testing.assert_allclose(found.primal, model.primal_objective_, rtol=1e-10)
+    np.testing.assert_allclose(found.dual, model.dual_objective_, rtol=1e-10)
+    np.testing.assert_allclose(found.relative_gap, model.relative_gap_, rtol=1e-6, atol=1e-14)
+    np.testing.assert_allclose(found.gap, model.dual_gap_, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("keep_duals", [True, False])
+@pytest.mark.parametrize("params", PROBLEMS)
+def test_any_weights_are_certified(data, params, keep_duals):
+    """Whatever the weights: the bound is below the optimum, by little, and the objective right."""
+    model = fit(data, **params)
+    optimum = fit(data, tol=1e-7, **params)
+    if not keep_duals:
+        del model.dual_coef_
+    for factor in (1.0, 0.7):
+        model.coef_ *= factor
+        found = certify(model, *data)
+        np.testing.assert_allclose(found.primal, naive_primal(model, *data), rtol=1e-10)
+        assert found.dual <= optimum.primal_objective_
+        assert found.dual >= optimum.dual_objective_ * (1 - 1e-3)
+        assert (found.relative_gap <= (1e-3 if keep_duals else 1.3e-3)) == (factor == 1.0)
+    assert found.gap >= found.primal - optimum.primal_objective_
+
+
+def test_a_model_of_scikit_learn(data):
+    theirs = SklearnLinearSVC(C=0.5, tol=1e-6, dual=False).fit(*data)
+    model = LinearSVC(C=0.5)
+    for name in ("coef_", "intercept_", "classes_", "n_features_in_"):
+        setattr(model, name, getattr(theirs, name))
+    found = certify(model, *data, tol=1e-5, n_jobs=2)
+    np.testing.assert_allclose(found.primal, naive_primal(model, *data), rtol=1e-12)
+    assert found.relative_gap <= 1e-5
+    assert found.n_iter > 0
+
+
+@pytest.mark.parametrize("limits", [{"max_iter": 0}, {"max_iter": 1}, {"max_time": 0.0}])
+def test_a_search_that_ends_early_gives_a_bound_all_the_same(data, limits):
+    model = fit(data, tol=1e-6, loss="hinge")
+    del model.dual_coef_
+    found = certify(model, *data, tol=1e-9, **limits)
+    assert found.dual <= model.primal_objective_
+    assert 1e-6 < found.relative_gap <= 1.0 + 1e-12
+
+
+def test_dual_variables_of_other_rows_are_not_used():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = scale(X)
+    model = fit((X, y), C=0.1)
+    found = certify(model, X[::2], y[::2])
+    optimum = fit((X[::2], y[::2]), C=0.1, tol=1e-7)
+    np.testing.assert_allclose(found.primal, naive_primal(model, X[::2], y[::2]), rtol=1e-10)
+    assert optimum.dual_objective_ * (1 - 1e-3) <= found.dual <= optimum.primal_objective_
+    assert found.n_iter > 0
+
+
+def test_what_cannot_be_certified(data):
+    X, y = data
+    with pytest.raises(NotFittedError):
+        certify(LinearSVC(), X, y)
+    model = fit(data)
+    with pytest.raises(ValueError, match=r"The model has the classes \[0, 1.*, but y has \[1, 2"):
+        certify(model, X, y + 1)
+    with pytest.raises(ValueError, match="features"):
+        certify(model, X[:, 1:], y)
