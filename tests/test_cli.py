@@ -1,5 +1,7 @@
 """The command line does what the library does, and says so in exit codes."""
 
+import gzip
+import json
 import os
 import signal
 import subprocess
@@ -8,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file, load_breast_cancer, load_iris
 from sklearn.preprocessing import scale
 from typer.testing import CliRunner
@@ -16,7 +19,7 @@ import dualsweep
 from dualsweep import LinearSVC
 from dualsweep.cli import app
 from dualsweep.datasets import make_text_like
-from dualsweep.io import load_data, load_model
+from dualsweep.io import load_data, load_model, open_store, save_model
 
 
 @pytest.fixture(autouse=True)
@@ -139,9 +142,9 @@ def test_predict_ignores_features_that_training_had_not(iris, folder):
     assert run("predict", "iris.model.npz", "new.svm").exit_code == 0
 
 
-def test_not_converged_is_3_and_the_model_is_written(iris):
+def test_not_converged_is_1_and_the_model_is_written(iris):
     result = run("train", iris, "--tol", "1e-12", "--max-iter", "2")
-    assert result.exit_code == 3
+    assert result.exit_code == 1
     model = load_model("iris.model.npz")
     assert not model.converged_
     assert f"relative duality gap {model.relative_gap_:.1e} > tol 1.0e-12" in result.output
@@ -151,7 +154,7 @@ def test_not_converged_is_3_and_the_model_is_written(iris):
 def test_an_existing_model_is_not_replaced(iris, folder):
     (folder / "iris.model.npz").write_text("precious")
     result = run("train", iris)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "iris.model.npz exists already; choose another name or --force" in result.output
     assert (folder / "iris.model.npz").read_text() == "precious"
     assert run("train", iris, "--force").exit_code == 0
@@ -161,14 +164,14 @@ def test_an_existing_model_is_not_replaced(iris, folder):
 def test_existing_labels_are_not_replaced(iris, folder):
     run("train", iris)
     (folder / "labels.txt").write_text("precious")
-    assert run("predict", "iris.model.npz", iris, "-o", "labels.txt").exit_code == 1
+    assert run("predict", "iris.model.npz", iris, "-o", "labels.txt").exit_code == 2
     assert (folder / "labels.txt").read_text() == "precious"
     assert run("predict", "iris.model.npz", iris, "-o", "labels.txt", "--force").exit_code == 0
     assert len(labels(folder / "labels.txt")) == 150
 
 
 def check_error(result, *texts):
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert len(result.output.splitlines()) == 1
     assert result.output.startswith("Error: ")
     for text in texts:
@@ -200,11 +203,14 @@ def test_data_that_cannot_be_trained_on(folder):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["-C", "-1"], "'C' parameter"),
+        (["-C", "-1"], "--cost must be"),
         (["--loss", "logistic"], "squared_hinge"),
         (["--schedule", "nightly"], "shrinking"),
         (["--class-weight", "heavy"], "balanced"),
-        (["--tol", "0"], "'tol' parameter"),
+        (["--tol", "0"], "--tol must be"),
+        (["--max-iter", "-1"], "--max-iter must be"),
+        (["--multi-class", "ovo"], "--multi-class must be"),
+        (["--format", "pickle"], "--format has to be npz or liblinear"),
         (["--tol", "tight"], "--tol"),
         (["--no-such-option"], "no-such-option"),
     ],
@@ -219,14 +225,15 @@ def test_bad_options_are_usage_errors(iris, folder, options, text):
 def test_version_and_help():
     assert run("--version").output == f"dualsweep {dualsweep.__version__}\n"
     assert "duality gap" in run("train", "--help").output
-    assert {"train", "predict", "demo"} <= set(run("--help").output.split())
+    commands = {"train", "predict", "certify", "convert", "info", "demo"}
+    assert commands <= set(run("--help").output.split())
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
 def test_ctrl_c_writes_the_model_so_far(folder):
-    X, y = make_text_like(5_000, 2_000, random_state=0)
+    X, y = make_text_like(30_000, 5_000, random_state=0)
     np.savez("text.npz", data=X.data, indices=X.indices, indptr=X.indptr, shape=X.shape, y=y)
-    options = ["-C", "1e6", "--tol", "1e-15", "--max-iter", "100000000"]
+    options = ["-C", "1e6", "--tol", "1e-15", "--max-iter", "100000000", "--solver", "sweep"]
     process = subprocess.Popen(
         [sys.executable, "-m", "dualsweep.cli", "train", "text.npz", *options],
         stdout=subprocess.PIPE,
@@ -247,3 +254,245 @@ def test_ctrl_c_writes_the_model_so_far(folder):
     )
     assert "Traceback" not in errors
     assert model.predict(X).shape == y.shape
+
+
+# -------------------------------------------------------------------------------- stores and info
+
+
+def facts(result, code=0):
+    """What a command with --json said, which is one JSON object and nothing else."""
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout)
+
+
+def test_convert_and_train_from_a_store(folder, iris):
+    result = run("convert", iris, "store")
+    assert result.exit_code == 0, result.output
+    assert "150" in result.output
+    X, y = load_data(iris)
+    stored, labels = open_store("store").load()
+    np.testing.assert_array_equal(stored.toarray(), X.toarray())
+    np.testing.assert_array_equal(labels, y)
+
+    run("train", iris, "-o", "a.npz")
+    assert run("train", "store", "-o", "b.npz").exit_code == 0
+    np.testing.assert_array_equal(load_model("a.npz").coef_, load_model("b.npz").coef_)
+    assert run("predict", "a.npz", "store").stdout == run("predict", "a.npz", iris).stdout
+
+
+def test_convert_options(iris, folder):
+    with gzip.open("iris.svm.gz", "wb") as file:
+        file.write(iris.read_bytes())
+    options = ["--float64", "--zero-based", "--block-size", "1", "--n-jobs", "2", "-q"]
+    result = run("convert", "iris.svm.gz", "store", *options)
+    assert (result.exit_code, result.output) == (0, "")
+    store = open_store("store")
+    assert (store.dtype, store.shape) == (np.float64, (150, 5))
+    np.savez("iris.npz", X=load_iris().data, y=load_iris().target)
+    check_error(run("convert", "iris.npz", "store"), "store exists already; choose another name")
+    assert run("convert", "iris.npz", "store", "--force").exit_code == 0
+    assert open_store("store").shape == (150, 4)
+
+
+def test_convert_leaves_nothing_behind(folder):
+    (folder / "bad.svm").write_text("1 1:1\n1 2:x\n")
+    check_error(run("convert", "bad.svm", "store"), "bad.svm, line 2, column 5: 'x' is no number")
+    (folder / "precious").mkdir()
+    (folder / "good.svm").write_text("1 1:1\n")
+    check_error(run("convert", "good.svm", "precious", "--force"), "is not a store, so it is not")
+    assert sorted(item.name for item in folder.iterdir()) == ["bad.svm", "good.svm", "precious"]
+
+
+def test_info_about_data(folder, iris):
+    found = facts(run("info", iris, "--json"))
+    X = load_iris().data
+    assert found == {
+        "kind": "svmlight",
+        "bytes": iris.stat().st_size,
+        "rows": 150,
+        "features": 4,
+        "entries": X.size,
+        "longest_row": 4,
+        "first_column": 1,
+        "least_value": X.min(),
+        "largest_value": X.max(),
+        "classes": 3,
+        "rows_per_class": {"0": 50, "1": 50, "2": 50},
+    }
+    assert facts(run("info", iris, "--json", "--zero-based"))["features"] == 5
+    output = run("info", iris).output
+    for text in ("svmlight", "150", "600", "0: 50, 1: 50, 2: 50"):
+        assert text in output
+
+    np.savez("dense.npz", X=X)
+    found = facts(run("info", "dense.npz", "--json"))
+    assert (found["kind"], found["layout"], found["rows"]) == ("npz", "dense", 150)
+    assert "classes" not in found
+
+
+def test_info_about_a_store(folder, iris):
+    run("convert", iris, "store")
+    found = facts(run("info", "store", "--json", "--verify"))
+    assert found["verified"] is True
+    assert (found["kind"], found["rows"], found["blocks"], found["classes"]) == ("store", 150, 1, 3)
+    file = folder / "store" / "000000.data.npy"
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert facts(run("info", "store", "--json"))["rows"] == 150
+    result = run("info", "store", "--json", "--verify")
+    assert facts(result, code=1)["verified"] is False
+    assert "differs from its checksum" in result.stderr
+    file.write_bytes(content[:-1])
+    check_error(run("info", "store"), "000000.data.npy has")
+    result = run("info", iris, "--verify")
+    assert result.exit_code == 2
+    assert "--verify is for stores" in result.output
+
+
+def test_info_about_models(iris):
+    run("train", iris, "-C", "0.5", "-o", "iris.npz")
+    model = load_model("iris.npz")
+    found = facts(run("info", "iris.npz", "--json"))
+    assert (found["kind"], found["format"], found["labels"]) == ("model", "npz", [0, 1, 2])
+    assert (found["C"], found["relative_gap"]) == (0.5, model.relative_gap_)
+    run("train", iris, "-o", "iris.model")
+    found = facts(run("info", "iris.model", "--json"))
+    assert (found["kind"], found["format"], found["features"]) == ("model", "liblinear", 4)
+    assert "C" not in found
+
+
+# ------------------------------------------------------------------------------------ for scripts
+
+
+def test_train_and_predict_speak_json(iris):
+    found = facts(run("train", iris, "--json"))
+    model = load_model("iris.model.npz")
+    assert (found["rows"], found["features"], found["model"]) == (150, 4, "iris.model.npz")
+    assert found["relative_gap"] == model.relative_gap_
+    assert found["primal_objective"] == model.primal_objective_
+    assert (found["converged"], found["interrupted"]) == (True, False)
+    found = facts(run("train", iris, "--json", "--force", "--max-iter", "1", "--tol", "1e-9"), 1)
+    assert found["converged"] is False
+    X, y = load_data(iris)
+    found = facts(run("predict", "iris.model.npz", iris, "--json"))
+    model = load_model("iris.model.npz")
+    assert found["labels"] == model.predict(X).tolist()
+    assert found["accuracy"] == model.score(X, y)
+    found = facts(run("predict", "iris.model.npz", iris, "--json", "-o", "labels.txt"))
+    assert found["output"] == "labels.txt"
+    assert "labels" not in found
+
+
+def test_the_other_commands_speak_json(iris):
+    run("train", iris)
+    assert facts(run("convert", iris, "store", "--json"))["rows"] == 150
+    assert facts(run("certify", "iris.model.npz", iris, "--json"))["proven"] is True
+    fits = facts(run("demo", "--rows", "200", "--json"))["fits"]
+    assert {fit["library"] for fit in fits} >= {"dualsweep"}
+
+
+@pytest.mark.parametrize("command", ["train nowhere", "info nowhere", "convert nowhere store"])
+def test_errors_speak_json(command):
+    assert facts(run(*command.split(), "--json"), code=2) == {"error": "There is no file nowhere."}
+
+
+# ------------------------------------------------------------------------- models and first columns
+
+
+def test_models_in_the_format_of_liblinear(folder, iris):
+    for options in (["-o", "a.model"], ["--format", "liblinear"]):
+        assert run("train", iris, *options).exit_code == 0
+    assert run("train", iris, "-o", "c.model", "--format", "npz").exit_code == 0
+    text = (folder / "a.model").read_text()
+    assert text.startswith("solver_type L2R_L2LOSS_SVC_DUAL\nnr_class 3\n")
+    assert (folder / "iris.model").read_text() == text
+    assert load_model("c.model").converged_
+    predicted = run("predict", "a.model", iris).stdout
+    assert predicted == run("predict", "c.model", iris).stdout
+
+
+def test_classes_that_liblinear_does_not_know_are_refused_before_training(folder):
+    np.savez("text.npz", X=np.eye(4), y=np.array(["a", "b", "a", "b"]))
+    check_error(run("train", "text.npz", "-q", "-o", "m.model"), "classes that are integers")
+    assert not (folder / "m.model").exists()
+
+
+def test_the_first_column_can_be_said(folder, iris):
+    (folder / "few.svm").write_text("0 1:5 2:3 3:1\n")
+    run("train", iris, "--one-based", "-q")
+    model = load_model("iris.model.npz")
+    for option, row in (([], [5, 3, 1, 0]), (["--zero-based"], [0, 5, 3, 1])):
+        found = facts(run("predict", "iris.model.npz", "few.svm", "--json", *option))
+        assert found["labels"] == model.predict([row]).tolist()
+    (folder / "zero.svm").write_text("0 0:5\n1 1:1\n")
+    check_error(run("train", "zero.svm", "--one-based"), "line 1, column 3: Index 0, but the first")
+
+
+def test_errors_speak_of_options(iris):
+    result = run("train", iris, "--solver", "newton", "--multi-class", "crammer_singer", "-q")
+    check_error(result, "--solver newton trains --multi-class ovr only, but --multi-class is")
+    assert "Use --solver auto." in result.output
+
+
+# ----------------------------------------------------------------------------------------- certify
+
+
+def test_certify_a_model_of_ours(iris):
+    run("train", iris, "--tol", "1e-4", "-C", "0.5", "--solver", "sweep")
+    model = load_model("iris.model.npz")
+    found = facts(run("certify", "iris.model.npz", iris, "--tol", "1e-4", "--json"))
+    assert found["proven"] is True
+    assert found["bound_from"] == "the model's dual variables"
+    assert found["primal_objective"] == pytest.approx(model.primal_objective_, rel=1e-12)
+    assert found["dual_objective"] == pytest.approx(model.dual_objective_, rel=1e-12)
+    output = run("certify", "iris.model.npz", iris).output
+    assert f"No model has an objective below {model.dual_objective_:.6g}, so none is more" in output
+    assert "these data" not in output
+    strict = ["--tol", "1e-12", "--max-iter", "1", "--json"]
+    found = facts(run("certify", "iris.model.npz", iris, *strict), code=1)
+    assert found["proven"] is False
+    assert found["relative_gap"] <= 1e-4
+
+
+def test_certify_a_model_that_has_been_changed(iris):
+    run("train", iris)
+    model = load_model("iris.model.npz")
+    model.coef_ *= 1.5
+    save_model(model, "changed.npz")
+    result = run("certify", "changed.npz", iris, "--json")
+    found = facts(result, code=1)
+    assert found["relative_gap"] > 0.01
+    assert found["recorded_primal_objective"] == model.primal_objective_
+    assert "says it was trained to an objective of" in result.stderr
+
+
+def test_certify_a_model_of_liblinear(iris):
+    liblinear = pytest.importorskip("liblinear.liblinearutil")
+    X, y = load_data(iris)
+    theirs = liblinear.train(y, sp.csr_matrix(X), "-q -s 1 -c 0.5 -B 1 -e 1e-5")
+    liblinear.save_model("their.model", theirs)
+    ours = LinearSVC(C=0.5, tol=1e-6, random_state=0).fit(X, y)
+    found = facts(run("certify", "their.model", iris, "-C", "0.5", "--json"))
+    assert found["bound_from"] == "solving the problem"
+    assert (
+        found["dual_objective"] <= ours.primal_objective_ <= found["primal_objective"] * (1 + 1e-6)
+    )
+    assert found["primal_objective"] == pytest.approx(ours.primal_objective_, rel=1e-3)
+    # For another problem the same weights are not good.
+    found = facts(run("certify", "their.model", iris, "-C", "5", "--loss", "hinge", "--json"), 1)
+    assert found["relative_gap"] > 0.01
+    result = run("certify", "their.model", iris)
+    assert result.exit_code == 2
+    assert "their.model does not tell C: say --cost" in result.output
+
+
+def test_certify_with_bad_options(iris):
+    run("train", iris)
+    for options, text in ((["-C", "0"], "--cost must be"), (["--loss", "log"], "--loss must be")):
+        result = run("certify", "iris.model.npz", iris, *options)
+        assert result.exit_code == 2
+        assert text in result.output
+    (iris.parent / "two.svm").write_text("5 1:1\n6 2:1\n")
+    check_error(
+        run("certify", "iris.model.npz", "two.svm", "-q"), "The model has the classes [0, 1, 2]"
+    )

@@ -122,8 +122,9 @@ def certify(
         members = np.flatnonzero(cost > 0)
         w = formulation.problem_weights(p, weights)
         primal, _ = problem.certify(members, problem.zero_alpha(), w, np.empty(len(members)))
-        alpha = None if dual_coef is None else formulation.start(p, dual_coef)
-        if alpha is not None:
+        alpha, dual = None, 0.0  # 0 is the dual value of no dual variables
+        if dual_coef is not None:
+            alpha = formulation.start(p, dual_coef)
             dual = solve(problem, alpha=copy(alpha), max_time=0.0).dual
             if primal - dual <= tol * primal:
                 return primal, dual, 0
@@ -134,7 +135,7 @@ def certify(
             max_iter=max_iter,
             max_time=deadline - perf_counter(),
         )
-        return primal, result.dual, result.n_iter
+        return primal, max(dual, result.dual), result.n_iter
 
     with ThreadPoolExecutor(min(effective_n_jobs(n_jobs), n_problems)) as pool:
         checks = list(pool.map(check, range(n_problems)))

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from ..estimators import LinearSVC
 from ._files import atomic_file
 
-__all__ = ["MAGIC", "load_liblinear", "save_liblinear"]
+__all__ = ["MAGIC", "integer_classes", "load_liblinear", "save_liblinear"]
 
 MAGIC = b"solver_type"  # what a file starts with
 
@@ -63,7 +63,7 @@ def save_liblinear(model: LinearSVC, path: str | Path, *, force: bool = False) -
     """
     if not hasattr(model, "coef_"):
         raise ValueError(f"This {type(model).__name__} is not fitted; call fit before saving it.")
-    labels = _integers(model.classes_)
+    labels = integer_classes(model.classes_)
     binary = len(labels) == 2
     bias = float(model.intercept_scaling) if model.fit_intercept else -1.0
     weights = model.coef_.toarray() if sp.issparse(model.coef_) else model.coef_
@@ -84,8 +84,8 @@ def save_liblinear(model: LinearSVC, path: str | Path, *, force: bool = False) -
             file.write(" ".join(map(repr, row.tolist())).encode() + b" \n")
 
 
-def _integers(classes: Any) -> list[int]:
-    """Return the classes as the integers LIBLINEAR reads."""
+def integer_classes(classes: Any) -> list[int]:
+    """Return classes as the integers that LIBLINEAR reads; ValueError if they are others."""
     if classes.dtype.kind in "iufb":
         with np.errstate(invalid="ignore"):
             labels = classes.astype(np.int64)

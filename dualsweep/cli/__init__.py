@@ -1,0 +1,64 @@
+"""The command line: train, predict, certify, convert, info, demo."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from .certify import certify
+from .data import convert, info
+from .demo import demo
+from .predict import predict
+from .train import train
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dualsweep {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Train linear support vector machines, with a proof of how good they are.
+
+    Every model comes with a certificate: its objective (primal), a proven lower bound on every
+    model's objective (dual), and the gap between the two. Training stops when the gap, relative to
+    the objective, is at most --tol: with 0.001, no model has an objective more than 0.1 % lower.
+
+    [bold]Data[/bold] are svmlight (LIBSVM) text, plain or compressed (gzip, bzip2, xz, Zstandard);
+    a store that convert wrote; or .npz with the arrays data, indices, indptr, shape and y (CSR), or
+    X and y (dense).
+
+    [bold]Exit codes[/bold]: 0 all is well; 1 not converged, or a check failed; 2 bad input or bad
+    options; 130 interrupted by Ctrl-C. What is written appears complete or not at all, and replaces
+    nothing without --force.
+
+    [bold]Examples[/bold]
+
+    dualsweep train rcv1.svm -C 0.5 --tol 1e-4
+
+    dualsweep predict rcv1.model.npz test.svm > labels.txt
+
+    dualsweep certify heart_scale.model heart_scale -C 1
+    """
+
+
+for command in (train, predict, certify, convert, info, demo):
+    app.command()(command)

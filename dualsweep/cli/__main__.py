@@ -1,0 +1,5 @@
+"""``python -m dualsweep.cli``."""
+
+from . import app
+
+app()

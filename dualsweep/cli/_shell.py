@@ -1,0 +1,218 @@
+"""What commands have in common: how they speak to people and to scripts, and how they end."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any, TypeAlias
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+
+from ..io import load_data
+
+__all__ = [
+    "BAD",
+    "FAILED",
+    "INTERRUPTED",
+    "Force",
+    "Json",
+    "NJobs",
+    "Quiet",
+    "Shell",
+    "ZeroBased",
+    "check_output",
+    "first_column",
+    "in_options",
+]
+
+FAILED, BAD, INTERRUPTED = 1, 2, 130
+
+# Options that several commands have.
+Json: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")
+]
+Quiet: TypeAlias = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print neither progress nor result.")
+]
+Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
+NJobs: TypeAlias = Annotated[int, typer.Option(help="Threads; -1 for all cores.")]
+ZeroBased: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(
+        "--zero-based/--one-based",
+        help="Whether the first column of text has index 0, or 1.",
+        show_default="0 if that occurs in the file",
+    ),
+]
+
+# What the library calls parameters, and the command line options.
+OPTIONS = {
+    "C": "--cost",
+    **{
+        name: f"--{name.replace('_', '-')}"
+        for name in (
+            *("loss", "multi_class", "solver", "schedule", "tol", "max_iter", "max_time"),
+            *("class_weight", "n_jobs", "zero_based"),
+        )
+    },
+}
+
+
+class Shell:
+    """One run of a command, as a ``with`` block.
+
+    Parameters
+    ----------
+    json : bool
+        Whether to print `facts` as JSON at the end, and before that nothing.
+    quiet : bool, default=False
+        Whether to say nothing but errors.
+    """
+
+    def __init__(self, json: bool, quiet: bool = False) -> None:
+        self.json = json
+        self.talks = not (json or quiet)
+        self.console = Console(quiet=not self.talks, highlight=False)
+        self.facts: dict[str, Any] = {}
+        self.code = 0  # to end with
+
+    def __enter__(self) -> Shell:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """End the command; what users can run into is one line and an exit code."""
+        if isinstance(error, KeyboardInterrupt):
+            self.say("Interrupted; nothing is written.")
+            self.code = INTERRUPTED
+        elif isinstance(error, OSError | ValueError | ImportError | MemoryError):
+            message = in_options(str(error).partition("\n")[0]) or type(error).__name__
+            self.facts = {"error": message}
+            self.say(f"Error: {message}")
+            self.code = BAD
+        elif error is not None:
+            return
+        if self.json:
+            typer.echo(jsonlib.dumps(_plain(self.facts)))
+        if self.code:
+            raise typer.Exit(self.code) from None
+
+    def say(self, text: str) -> None:
+        """Tell people on stderr, on one line."""
+        typer.echo(text, err=True)
+
+    def tell(self, text: str) -> None:
+        """Tell people who want to know."""
+        self.console.print(text, soft_wrap=True, markup=False)
+
+    def show(self, title: str, facts: Mapping[str, Any]) -> None:
+        """Note facts for scripts, and show people a table of them."""
+        self.facts |= facts
+        if self.talks:
+            table = Table("", "", show_header=False, title=escape(title), title_justify="left")
+            for name, value in facts.items():
+                table.add_row(name.replace("_", " "), escape(_readable(value)))
+            self.console.print(table)
+
+    @contextmanager
+    def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
+        """Show how many bytes of `total` are done, as the caller tells it."""
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not (self.talks and sys.stderr.isatty()),
+        )
+        with bar:
+            task = bar.add_task(what, total=total)
+            yield lambda done: bar.update(task, completed=done)
+
+    def load(self, path: Path, *, zero_based: bool | None, **options: Any) -> tuple[Any, Any]:
+        """Read data, and say how much that was."""
+        started = perf_counter()
+        size = path.stat().st_size if path.is_file() else 0
+        with self.progress(f"Reading {path}", size) as watch:
+            X, y = load_data(path, zero_based=first_column(zero_based), watch=watch, **options)
+        seconds = perf_counter() - started
+        n_entries = X.nnz if hasattr(X, "nnz") else X.size
+        self.facts |= {
+            "data": str(path),
+            "rows": X.shape[0],
+            "features": X.shape[1],
+            "entries": n_entries,
+            "seconds_reading": seconds,
+        }
+        rate = f" in {seconds:.2f} s, {size / seconds / 1e6:.0f} MB/s" if size else ""
+        self.tell(
+            f"{path}: {X.shape[0]:,} rows, {X.shape[1]:,} features, {n_entries:,} entries{rate}"
+        )
+        return X, y
+
+
+def first_column(zero_based: bool | None) -> bool | str:
+    """Return what the library calls the option."""
+    return "auto" if zero_based is None else zero_based
+
+
+def check_output(path: Path, force: bool) -> None:
+    """Find out before the work, not after it, that something cannot be written."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"There is no directory {path.parent} to write {path.name} to.")
+    if path.exists() and not force:
+        raise FileExistsError(f"{path} exists already; choose another name or --force.")
+
+
+def in_options(message: str) -> str:
+    """Let a message of the library speak of options, not of parameters."""
+    message = re.sub(
+        r"The '(\w+)' parameter of LinearSVC", lambda m: OPTIONS.get(m[1], m[0]), message
+    )
+    for name, option in OPTIONS.items():
+        message = re.sub(rf"(?<![\w./-]){name}=[\"']?([\w.+-]+)[\"']?", rf"{option} \1", message)
+        if "_" in name:  # others are words too
+            message = re.sub(rf"(?<![\w./-]){name}(?![\w/-])", option, message)
+    return message.replace("only with force", "only with --force")
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can say: NumPy's numbers become Python's, those not finite null."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _readable(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.2e}" if 0 < abs(value) < 0.01 else f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_readable(item)}" for name, item in value.items())
+    return str(value)

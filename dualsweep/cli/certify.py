@@ -1,0 +1,126 @@
+"""Certificates of models that are already there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated
+
+import typer
+
+from .. import estimators
+from ..io import load_model
+from ._shell import FAILED, Json, NJobs, Quiet, Shell, ZeroBased, in_options
+
+__all__ = ["certify"]
+
+SAME = 1e-9  # relative difference of objectives that rounding explains
+
+
+def certify(
+    model_file: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="What train wrote, or LIBLINEAR.")
+    ],
+    file: Annotated[
+        Path, typer.Argument(metavar="DATA", help="Rows and labels: text, a store or .npz.")
+    ],
+    cost: Annotated[
+        float | None,
+        typer.Option(
+            "--cost",
+            "-C",
+            help="C of the problem.",
+            show_default="the model's; LIBLINEAR's has none",
+        ),
+    ] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option(metavar="LOSS", help="Loss of the problem.", show_default="the model's"),
+    ] = None,
+    multi_class: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORMULATION",
+            help="What the problem is for more than two classes.",
+            show_default="the model's",
+        ),
+    ] = None,
+    tol: Annotated[float, typer.Option(min=0.0, help="Relative gap to prove.")] = 1e-3,
+    max_iter: Annotated[int, typer.Option(min=0, help="Sweeps to look for a bound.")] = 1000,
+    max_time: Annotated[float | None, typer.Option(help="Seconds to look for a bound.")] = None,
+    n_jobs: NJobs = 1,
+    zero_based: ZeroBased = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Check how good a model is on data, whoever trained it.
+
+    Computes the model's objective on DATA, and a lower bound on the objective of every model: the
+    dual value of the model's own dual variables, or of a dual point found by solving the problem
+    where the model has none (LIBLINEAR's have not), they are those of other rows, or they do not
+    prove --tol. The bound holds however it was found. So the relative gap between the two is how
+    much any other model, of the same C and loss, could be better at most.
+
+    Ends with exit code 0 if the relative gap is at most --tol, and with 1 if not.
+
+    [bold]Examples[/bold]
+
+    dualsweep certify a1a.model.npz a1a.svm
+
+    dualsweep certify heart_scale.model heart_scale -C 1 --tol 1e-2
+    """
+    with Shell(json, quiet) as shell:
+        model = load_model(model_file)
+        recorded = getattr(model, "primal_objective_", None)
+        if cost is None and recorded is None:
+            raise typer.BadParameter(f"{model_file} does not tell C: say --cost.")
+        given = {"C": cost, "loss": loss, "multi_class": multi_class}
+        model.set_params(**{name: value for name, value in given.items() if value is not None})
+        try:
+            model._validate_params()
+        except ValueError as error:
+            raise typer.BadParameter(in_options(str(error))) from None
+        X, y = shell.load(
+            file, zero_based=zero_based, n_jobs=n_jobs, n_features=model.n_features_in_
+        )
+        started = perf_counter()
+        found = estimators.certify(
+            model, X, y, tol=tol, max_iter=max_iter, max_time=max_time, n_jobs=n_jobs
+        )
+        shell.show(
+            "Certificate",
+            {
+                "problem": f"C = {model.C:g}, {_problem(model)}",
+                "primal_objective": found.primal,
+                "dual_objective": found.dual,
+                "relative_gap": found.relative_gap,
+                "tol": tol,
+                "proven": found.relative_gap <= tol,
+                "bound_from": (
+                    "the model's dual variables" if found.n_iter == 0 else "solving the problem"
+                ),
+                "epochs": found.n_iter,
+                "seconds": perf_counter() - started,
+            },
+        )
+        shell.tell(
+            f"No model has an objective below {found.dual:.6g}, so none is more than "
+            f"{100 * min(found.relative_gap, 1.0):.3g} % better than this one."
+        )
+        if recorded is not None:
+            shell.facts["recorded_primal_objective"] = recorded
+            if abs(recorded - found.primal) > SAME * found.primal and given == dict.fromkeys(given):
+                shell.say(
+                    f"{model_file} says it was trained to an objective of {recorded:.6g}: not on "
+                    "these data, or it has been changed."
+                )
+        if found.relative_gap > tol:
+            shell.code = FAILED
+
+
+def _problem(model: estimators.LinearSVC) -> str:
+    if len(model.classes_) == 2 and model.multi_class == "ovr":
+        return f"{model.loss} loss"
+    if model.multi_class == "ovr":
+        return f"{model.loss} loss, one versus the rest"
+    return model.multi_class.replace("_", "-")

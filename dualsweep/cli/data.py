@@ -1,0 +1,235 @@
+"""Data: into a store, and what is in a file."""
+
+from __future__ import annotations
+
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import numpy as np
+import scipy.sparse as sp
+import typer
+
+from ..io import Store, convert_svmlight, load_data, load_model, open_store, write_store
+from ..io.liblinear import MAGIC
+from ..io.model import CERTIFICATE
+from ..io.svmlight import Block, iter_svmlight
+from ._shell import (
+    FAILED,
+    Force,
+    Json,
+    NJobs,
+    Quiet,
+    Shell,
+    ZeroBased,
+    check_output,
+    first_column,
+)
+
+__all__ = ["convert", "info"]
+
+MEGABYTE = 1 << 20
+MOST_CLASSES = 20  # to list
+
+
+def convert(
+    file: Annotated[Path, typer.Argument(metavar="DATA", help="Rows and labels: text or .npz.")],
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The directory to write.")],
+    float64: Annotated[
+        bool, typer.Option("--float64", help="Keep the values of text in float64, not float32.")
+    ] = False,
+    block_size: Annotated[int, typer.Option(min=1, help="Megabytes of rows in a block.")] = 64,
+    force: Force = False,
+    n_jobs: NJobs = 1,
+    zero_based: ZeroBased = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write data to a store: a directory of blocks of rows that are mapped into memory.
+
+    Text is read in one pass, in memory for two blocks. If the conversion is killed there is no
+    store, but a directory .STORE.PID.tmp that can be deleted.
+
+    [bold]Examples[/bold]
+
+    dualsweep convert rcv1.svm.xz rcv1.store
+
+    dualsweep convert webspam.svm webspam.store --block-size 256 --n-jobs -1
+    """
+    with Shell(json, quiet) as shell:
+        check_output(store, force)
+        started = perf_counter()
+        block_bytes = block_size * MEGABYTE
+        kind, size = _kind(file), _size(file)
+        if kind == "svmlight":
+            with shell.progress(f"Converting {file}", size) as watch:
+                written = convert_svmlight(
+                    file,
+                    store,
+                    dtype=np.float64 if float64 else np.float32,
+                    zero_based=first_column(zero_based),
+                    n_jobs=n_jobs,
+                    block_bytes=block_bytes,
+                    force=force,
+                    watch=watch,
+                )
+        else:
+            written = write_store(store, *load_data(file), block_bytes=block_bytes, force=force)
+        seconds = perf_counter() - started
+        shell.show(str(store), {**_of_store(written), "seconds": seconds})
+        shell.tell(f"{size / 1e6:.1f} MB in {seconds:.2f} s, {size / seconds / 1e6:.0f} MB/s")
+
+
+def info(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Data, a store or a model.")],
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare a store with its checksums.")
+    ] = False,
+    n_jobs: NJobs = 1,
+    zero_based: ZeroBased = None,
+    json: Json = False,
+) -> None:
+    """Say what is in a data file, a store or a model.
+
+    [bold]Examples[/bold]
+
+    dualsweep info rcv1.svm.xz
+
+    dualsweep info rcv1.store --verify
+
+    dualsweep info rcv1.model.npz --json
+    """
+    with Shell(json) as shell:
+        kind = _kind(path)
+        if verify and kind != "store":
+            raise typer.BadParameter(f"--verify is for stores, but {path} is none.")
+        if kind == "store":
+            store = open_store(path)
+            facts = _of_store(store) | _of_labels(_count(store.y))
+            if verify:
+                try:
+                    with shell.progress(f"Verifying {path}", store.n_bytes) as watch:
+                        store.verify(watch)
+                except ValueError as error:
+                    shell.say(f"Error: {error}")
+                    shell.code = FAILED
+                facts["verified"] = shell.code == 0
+        elif kind == "model":
+            facts = _of_model(path)
+        elif kind == "svmlight":
+            with shell.progress(f"Reading {path}", _size(path)) as watch:
+                facts = _of_text(
+                    iter_svmlight(
+                        path, zero_based=first_column(zero_based), n_jobs=n_jobs, watch=watch
+                    ),
+                    zero_based,
+                )
+        else:
+            facts = _of_arrays(*load_data(path, labelled=False))
+        shell.show(str(path), {"kind": kind, "bytes": _size(path), **facts})
+
+
+def _kind(path: Path) -> str:
+    """Tell what there is by its content."""
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file {path}.")
+    if path.is_dir():
+        return "store"
+    with path.open("rb") as file:
+        start = file.read(len(MAGIC))
+    if start == MAGIC:
+        return "model"
+    if start[:2] != b"PK" and path.suffix != ".npz":
+        return "svmlight"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "model" if "coef.npy" in archive.namelist() else "npz"
+    except zipfile.BadZipFile:
+        return "npz"  # reading it will say what is wrong
+
+
+def _size(path: Path) -> int:
+    files = path.iterdir() if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files)
+
+
+def _of_store(store: Store) -> dict[str, Any]:
+    return {
+        "rows": store.shape[0],
+        "features": store.shape[1],
+        "entries": store.n_entries,
+        "dtype": store.dtype.name,
+        "blocks": len(store),
+        "bytes": store.n_bytes,
+    }
+
+
+def _of_arrays(X: Any, y: Any) -> dict[str, Any]:
+    layout = "csr" if sp.issparse(X) else "dense"
+    entries = X.nnz if layout == "csr" else X.size
+    facts = {"rows": X.shape[0], "features": X.shape[1], "entries": entries, "layout": layout}
+    return facts | {"dtype": X.dtype.name} | ({} if y is None else _of_labels(_count(y)))
+
+
+def _of_text(blocks: Iterator[Block], zero_based: bool | None) -> dict[str, Any]:
+    """Sum up text, block by block."""
+    n_rows = n_entries = highest = longest = 0
+    lowest = 1
+    least, most = np.inf, -np.inf
+    labels: Counter[Any] = Counter()
+    for block in blocks:
+        n_rows += len(block.labels)
+        labels += _count(block.labels)
+        if len(block.data):
+            n_entries += len(block.data)
+            lowest, highest = min(lowest, block.lowest), max(highest, block.highest)
+            longest = max(longest, int(np.diff(block.indptr).max()))
+            least, most = min(least, block.data.min()), max(most, block.data.max())
+    first = lowest if zero_based is None else int(not zero_based)
+    return {
+        "rows": n_rows,
+        "features": highest + 1 - first if n_entries else 0,
+        "entries": n_entries,
+        "longest_row": longest,
+        "first_column": first,
+        **({"least_value": float(least), "largest_value": float(most)} if n_entries else {}),
+        **_of_labels(labels),
+    }
+
+
+def _count(y: Any) -> Counter[Any]:
+    values, counts = np.unique(y, return_counts=True)
+    return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+
+
+def _of_labels(labels: Counter[Any]) -> dict[str, Any]:
+    """Return how many labels there are, and if they are few how often each."""
+    names = {
+        int(label) if isinstance(label, float) and label.is_integer() else label: count
+        for label, count in labels.items()
+    }
+    if len(names) > MOST_CLASSES:
+        return {"classes": len(names)}
+    return {"classes": len(names), "rows_per_class": dict(sorted(names.items()))}
+
+
+def _of_model(path: Path) -> dict[str, Any]:
+    model = load_model(path)
+    classes = model.classes_.tolist()
+    certificate = {
+        name.rstrip("_"): getattr(model, name) for name in CERTIFICATE if hasattr(model, name)
+    }
+    told = ("loss", "multi_class", "fit_intercept")
+    parameters = {name: getattr(model, name) for name in told}
+    return {
+        "format": "npz" if zipfile.is_zipfile(path) else "liblinear",
+        "features": model.n_features_in_,
+        "classes": len(classes),
+        **({"labels": classes} if len(classes) <= MOST_CLASSES else {}),
+        **parameters,
+        **({"C": model.C, "tol": model.tol} if certificate else {}),
+        **certificate,
+    }

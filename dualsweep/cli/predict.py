@@ -1,0 +1,78 @@
+"""Prediction."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ..io import load_model
+from ..io._files import atomic_file
+from ._shell import Force, Json, NJobs, Shell, ZeroBased, check_output
+
+__all__ = ["predict"]
+
+
+def predict(
+    model_file: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="What train wrote, or LIBLINEAR.")
+    ],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="DATA", help="Rows: text, a store or .npz; y may be missing."),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Where to write the labels.", show_default="stdout"),
+    ] = None,
+    force: Force = False,
+    n_jobs: NJobs = 1,
+    zero_based: ZeroBased = None,
+    json: Json = False,
+) -> None:
+    """Predict the label of each row, one per line.
+
+    If the data have labels, the accuracy goes to stderr. Features of text that the model was not
+    trained on are left out. A model does not know whether its text counted columns from 0: for a
+    few rows of text that did, none of which may have a column 0, say --zero-based.
+
+    [bold]Examples[/bold]
+
+    dualsweep predict a1a.model.npz a1a.t
+
+    dualsweep predict rcv1.model.npz test.npz -o labels.txt
+    """
+    with Shell(json, quiet=True) as shell:
+        if output is not None:
+            check_output(output, force)
+        model = load_model(model_file)
+        X, y = shell.load(
+            file,
+            zero_based=zero_based,
+            n_jobs=n_jobs,
+            n_features=model.n_features_in_,
+            labelled=False,
+        )
+        predicted = model.predict(X)
+        lines = "".join(f"{label}\n" for label in predicted.tolist())
+        if output is not None:
+            with atomic_file(output, force=force) as target:
+                target.write(lines.encode())
+            shell.facts["output"] = str(output)
+        elif json:
+            shell.facts["labels"] = predicted.tolist()
+        else:
+            sys.stdout.write(lines)
+        if y is not None and _comparable(y, predicted) and np.isin(y, model.classes_).any():
+            right = int((y == predicted).sum())
+            shell.facts |= {"right": right, "accuracy": right / len(y)}
+            if not json:
+                shell.say(f"Accuracy {right / len(y):.2%} ({right} of {len(y)} rows)")
+
+
+def _comparable(a: Any, b: Any) -> bool:
+    """Return whether both are text or both are numbers."""
+    return (a.dtype.kind in "US") == (b.dtype.kind in "US")

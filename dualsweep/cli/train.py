@@ -1,0 +1,201 @@
+"""Training."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ..estimators import LinearSVC
+from ..io import save_liblinear, save_model
+from ..io.liblinear import integer_classes
+from ._shell import (
+    FAILED,
+    INTERRUPTED,
+    Force,
+    Json,
+    Quiet,
+    Shell,
+    ZeroBased,
+    check_output,
+    in_options,
+)
+
+__all__ = ["train"]
+
+WRITERS = {"npz": save_model, "liblinear": save_liblinear}
+SUFFIXES = {".model": "liblinear", ".liblinear": "liblinear", ".txt": "liblinear"}
+
+
+def train(
+    file: Annotated[
+        Path, typer.Argument(metavar="DATA", help="Rows and labels: text, a store or .npz.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--model",
+            "-o",
+            help="Where to write the model.",
+            show_default="DATA's name + .model.npz, in the current directory",
+        ),
+    ] = None,
+    model_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="npz (dualsweep's own, with the certificate) or liblinear (LIBLINEAR's text).",
+            show_default="liblinear if the model's name ends in .model, .liblinear or .txt",
+        ),
+    ] = None,
+    force: Force = False,
+    cost: Annotated[
+        float,
+        typer.Option("--cost", "-C", help="Cost of margin violations; larger fits more closely."),
+    ] = 1.0,
+    loss: Annotated[
+        str, typer.Option(metavar="LOSS", help="hinge, squared_hinge or squared.")
+    ] = "squared_hinge",
+    tol: Annotated[float, typer.Option(help="Relative duality gap to prove.")] = 1e-3,
+    max_iter: Annotated[
+        int, typer.Option(help="Sweeps over the rows to give up after, per class.")
+    ] = 1000,
+    max_time: Annotated[float | None, typer.Option(help="Seconds to give up after.")] = None,
+    no_intercept: Annotated[
+        bool, typer.Option("--no-intercept", help="Train no intercept.")
+    ] = False,
+    class_weight: Annotated[
+        str | None,
+        typer.Option(metavar="balanced", help="balanced: rare classes weigh as much as others."),
+    ] = None,
+    schedule: Annotated[
+        str,
+        typer.Option(
+            metavar="SCHEDULE",
+            help="Which rows a sweep visits: auto, adaptive, shrinking, permuted, cyclic or "
+            "online. All lead to the same optimum.",
+        ),
+    ] = "auto",
+    multi_class: Annotated[
+        str,
+        typer.Option(
+            metavar="FORMULATION",
+            help="For more than two classes: ovr, crammer_singer or weston_watkins. The last two "
+            "have losses of their own and no use for --loss; on badly scaled data ovr is faster.",
+        ),
+    ] = "ovr",
+    solver: Annotated[
+        str,
+        typer.Option(metavar="SOLVER", help="auto, sweep (coordinate descent) or newton."),
+    ] = "auto",
+    n_jobs: Annotated[
+        int,
+        typer.Option(help="Threads to read, and to train more than two classes; -1 for all cores."),
+    ] = 1,
+    seed: Annotated[int, typer.Option(help="Seeds the order of visits.")] = 0,
+    zero_based: ZeroBased = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a model and write it to a file, with its certificate.
+
+    Ends with exit code 0 if the relative duality gap is proven to be at most --tol, and with 1 if
+    not; the model is written and usable all the same. Ctrl-C writes the model so far and ends
+    with 130.
+
+    [bold]Examples[/bold]
+
+    dualsweep train a1a.svm
+
+    dualsweep train rcv1.npz -C 0.5 --loss hinge --tol 1e-4 -o rcv1.model.npz
+
+    dualsweep train news20.svm.bz2 --n-jobs -1 --max-time 60 --format liblinear --force
+    """
+    model = LinearSVC(
+        C=cost,
+        loss=loss,
+        multi_class=multi_class,
+        schedule=schedule,
+        solver=solver,
+        fit_intercept=not no_intercept,
+        tol=tol,
+        max_iter=max_iter,
+        max_time=max_time,
+        class_weight=class_weight,
+        n_jobs=n_jobs,
+        random_state=seed,
+        verbose=0 if quiet or json else 1,
+    )
+    try:
+        model._validate_params()
+    except ValueError as error:
+        raise typer.BadParameter(in_options(str(error))) from None
+    path, model_format = _destination(file, output, model_format)
+
+    with Shell(json, quiet) as shell:
+        check_output(path, force)
+        X, y = shell.load(file, zero_based=zero_based, n_jobs=n_jobs)
+        if model_format == "liblinear":
+            integer_classes(np.unique(y))  # rather now than after the work
+        started = perf_counter()
+        interrupted = False
+        try:
+            with warnings.catch_warnings():  # the certificate below says it
+                warnings.filterwarnings("ignore", message="LinearSVC stopped at")
+                model.fit(X, y)
+        except KeyboardInterrupt:
+            if not hasattr(model, "coef_"):
+                raise
+            interrupted = True
+        seconds = perf_counter() - started
+        WRITERS[model_format](model, path, force=force)
+
+        shell.show("Certificate", _certificate(model, seconds))
+        shell.facts |= {"model": str(path), "format": model_format, "interrupted": interrupted}
+        shell.tell(f"Model written to {path}")
+        if interrupted:
+            shell.say(f"Interrupted. {_shortfall(model)}")
+            shell.code = INTERRUPTED
+        elif not model.converged_:
+            shell.say(
+                f"Not converged. {_shortfall(model)} Raise --max-iter, --max-time or --tol, or "
+                "scale the features."
+            )
+            shell.code = FAILED
+
+
+def _destination(file: Path, output: Path | None, model_format: str | None) -> tuple[Path, str]:
+    """Return where to write the model, and in which format."""
+    if model_format is None:
+        model_format = "npz" if output is None else SUFFIXES.get(output.suffix, "npz")
+    if model_format not in WRITERS:
+        raise typer.BadParameter(f"--format has to be npz or liblinear, but is {model_format}.")
+    suffix = ".model.npz" if model_format == "npz" else ".model"
+    return output or Path(f"{file.stem}{suffix}"), model_format
+
+
+def _certificate(model: LinearSVC, seconds: float) -> dict[str, Any]:
+    return {
+        "primal_objective": model.primal_objective_,
+        "dual_objective": model.dual_objective_,
+        "relative_gap": model.relative_gap_,
+        "tol": model.tol,
+        "converged": model.converged_,
+        "epochs": model.n_iter_,
+        "support_vectors": len(model.support_),
+        "seconds": seconds,
+    }
+
+
+def _shortfall(model: Any) -> str:
+    relation = "<=" if model.converged_ else ">"
+    return (
+        f"The model is written: relative duality gap {model.relative_gap_:.1e} {relation} tol "
+        f"{model.tol:.1e} after {model.n_iter_} epochs, so no objective is more than "
+        f"{100 * min(model.relative_gap_, 1.0):.3g} % lower."
+    )
