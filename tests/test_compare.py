@@ -179,7 +179,6 @@ def test_progress_on_request(capfd, iris):
         ({"C": 1.0}, TypeError, "takes no C"),
         ({"max_time": 1.0}, TypeError, "takes no max_time"),
         ({"loss": "log"}, ValueError, "'loss' parameter"),
-        ({"solver": "newton"}, ValueError, '"ovr" only'),
         ({"class_weight": {"a": -1.0}}, ValueError, "class_weight must not be negative"),
     ],
 )

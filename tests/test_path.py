@@ -86,20 +86,13 @@ def test_rows_at_their_bound_stay_exactly_there(ratio):
 @every_direct
 @pytest.mark.parametrize("ratio", [0.3, 2.0, 10.0 / 3.0])
 @pytest.mark.parametrize("cost", [0.01, 1.0])
-@pytest.mark.parametrize("slots", [False, True])
-def test_the_seed_of_many_classes(formulation, ratio, cost, slots, monkeypatch):
-    monkeypatch.setattr("dualsweep.problem.DENSE_CLASSES", 2 if slots else 32)
+def test_the_seed_of_many_classes(formulation, ratio, cost):
     oracle, second = test_multiclass.setup(formulation, cost=ratio * cost)
     _, first = test_multiclass.setup(formulation, cost=cost)
     before = solve(first, tol=1e-6, max_iter=20_000)
 
-    def dense(alpha):
-        out = np.zeros((len(first.y), first.n_classes))
-        rows, classes, values = first.nonzero(alpha)
-        out[rows, classes] = values
-        return out
-
-    beta, seed = dense(before.alpha), dense(second.rescaled(before)[0])
+    beta = test_multiclass.dense(first, before.alpha)
+    seed = test_multiclass.dense(second, second.rescaled(before)[0])
     s = (seed * beta).sum() / (beta**2).sum()
     np.testing.assert_allclose(seed, s * beta, rtol=1e-12)
     used = seed.sum(axis=1) if second.joint else seed.max(axis=1)
@@ -209,8 +202,6 @@ def test_warm_equals_cold(digits, params, layout, dtype):
 @every_model
 @every_solver
 def test_two_classes(cancer, params, solver):
-    if solver == "newton" and "multi_class" in params:
-        pytest.skip("Newton trains one versus rest only")
     X, y = cancer
     options = {"solver": solver, "tol": 1e-4, "max_iter": 50_000, "random_state": 0, **params}
     path = svc_path(X, y, [0.01, 0.1, 1.0], **options)
@@ -424,7 +415,6 @@ def test_progress_on_request(capfd):
         ({"penalty": "l1"}, TypeError, "penalty"),
         ({"loss": "log"}, ValueError, "'loss' parameter"),
         ({"sample_weight": [-1.0] * 569}, ValueError, "must not be negative"),
-        ({"solver": "newton", "multi_class": "crammer_singer"}, ValueError, '"ovr" only'),
         ({"Cs": [1.0, 1e308]}, ValueError, "their sum overflows"),
     ],
 )

@@ -77,8 +77,8 @@ def train(
         str,
         typer.Option(
             metavar="SCHEDULE",
-            help="Which rows a sweep visits: auto, adaptive, shrinking, permuted, cyclic or "
-            "online. All lead to the same optimum.",
+            help="Which rows a sweep visits: auto, adaptive, shrinking, alternating, permuted, "
+            "cyclic or online. All lead to the same optimum.",
         ),
     ] = "auto",
     multi_class: Annotated[

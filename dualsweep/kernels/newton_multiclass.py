@@ -71,9 +71,19 @@ def implied_dual_multiclass(
         for m in range(slack.shape[1]):
             u[r, m] = slack[r, m] / rho + anchor[r, m]
         level = _level(u[r], label, cost[r], joint)
+        top = 0.0
+        if level > 0.0:  # u can be huge: only its differences make a b that is exact
+            number, below = 0, 0.0
+            for m in range(slack.shape[1]):
+                top = max(top, u[r, m] if m != label else 0.0)
+            for m in range(slack.shape[1]):
+                if m != label and u[r, m] > level:
+                    number += 1
+                    below += u[r, m] - top
+            level = (below - cost[r]) / number
         loss, product, total = 0.0, 0.0, 0.0
         for m in range(slack.shape[1]):
-            value = max(u[r, m] - level, 0.0)
+            value = max((u[r, m] - top) - level, 0.0)
             b[r, m] = 0.0 if m == label else (value if joint else min(value, cost[r]))
             s = slack[r, m] if m != label else 0.0
             loss = max(loss, s) if joint else loss + max(s, 0.0)
