@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,12 +15,15 @@ from numba.extending import intrinsic, overload
 __all__ = [
     "DOT_MATH",
     "jit",
+    "jit_inline",
     "jit_sums",
     "leading_zeros",
+    "load_word",
     "multiply_high",
     "on_compilation",
     "overload_rows",
     "prefetch",
+    "trailing_zeros",
 ]
 
 # Sums may be reordered and fused, but NaN and infinity keep their meaning (bounds are infinite).
@@ -133,3 +137,26 @@ def leading_zeros(typingctx: Any, a: Any) -> Any:
         return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
 
     return types.uint64(types.uint64), codegen
+
+
+@intrinsic
+def trailing_zeros(typingctx: Any, a: Any) -> Any:
+    """Count the zero bits below the lowest one of a uint64; 64 if there is none."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), codegen
+
+
+@intrinsic
+def load_word(typingctx: Any, array: Any, index: Any) -> Any:
+    """Return the 8 bytes from ``array[index]`` on as a uint64, the first lowest; unchecked."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        address = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(64).as_pointer())
+        word = builder.load(address, align=1)
+        return word if sys.byteorder == "little" else builder.bswap(word)
+
+    return types.uint64(array, types.uint64), codegen

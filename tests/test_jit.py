@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dualsweep
-from dualsweep._jit import DOT_MATH, jit, leading_zeros, multiply_high
+from dualsweep._jit import (
+    DOT_MATH,
+    jit,
+    leading_zeros,
+    load_word,
+    multiply_high,
+    trailing_zeros,
+)
 
 PACKAGE = Path(dualsweep.__file__).parent
 
@@ -77,11 +84,17 @@ def test_sums_keep_infinity_and_nan():
 
 
 @settings(deadline=None)
-@given(a=st.integers(0, 2**64 - 1), b=st.integers(0, 2**64 - 1))
-def test_intrinsics_on_words(a, b):
-    assert _high_and_zeros(np.uint64(a), np.uint64(b)) == (a * b >> 64, 64 - a.bit_length())
+@given(a=st.integers(0, 2**64 - 1), b=st.integers(0, 2**64 - 1), offset=st.integers(0, 7))
+def test_intrinsics_on_words(a, b, offset):
+    memory = np.frombuffer(b"x" * offset + a.to_bytes(8, "little") + b"y" * 8, np.uint8)
+    high, leading, trailing, word = _on_words(np.uint64(a), np.uint64(b), memory, np.uint64(offset))
+    assert high == a * b >> 64
+    assert leading == 64 - a.bit_length()
+    assert trailing == ((a & -a).bit_length() - 1 if a else 64)
+    assert word == a
 
 
 @jit
-def _high_and_zeros(a, b):
-    return multiply_high(a, b), leading_zeros(a)
+def _on_words(a, b, memory, offset):
+    word = load_word(memory, offset)
+    return multiply_high(a, b), leading_zeros(a), trailing_zeros(a), word

