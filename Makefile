@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 
-.PHONY: demo test lint types fuzz bench-binary bench-multiclass clean
+.PHONY: demo test lint types fuzz bench-binary bench-multiclass bench-io clean
 
 demo: $(VENV)/.plot
 	$(BIN)/dualsweep demo
@@ -51,6 +51,10 @@ bench-multiclass: $(VENV)/.dev
 	$(BIN)/python benchmarks/accuracy.py \
 		--data dna satimage mnist news20 20news letter sector \
 		--table benchmarks/outputs/accuracy.md
+
+# From file to rows and to model, against scikit-learn and LIBLINEAR; blogs and imdb of DATA as text.
+bench-io: $(VENV)/.dev
+	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/io.py --table benchmarks/outputs/io.md
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

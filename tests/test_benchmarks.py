@@ -413,3 +413,54 @@ def test_the_paper_is_quoted_beside_ours():
     rows = [("mnist", "crammer_singer", s, 0.1, a, 1e-3) for s, a in enumerate([92.0, 93.0])]
     text = accuracy.report(pd.DataFrame(rows, columns=accuracy.COLUMNS))
     assert "| mnist | crammer_singer | 92.50 ± 0.71 | 92.50 ± 0.20 | 2 | 0.1 | 0.001 |" in text
+
+
+@pytest.fixture(scope="module")
+def files():
+    return load_script("io")
+
+
+def test_readers_take_turns_and_read_the_same(files, tmp_path):
+    path, out = tmp_path / "few.svm", tmp_path / "runs.csv"
+    path.write_text("".join(f"{2 * (i % 2) - 1} 1:0.{i} {i + 2}:1e-{i}\n" for i in range(1, 9)))
+    files.measure(path, "few", "read", 2, out)
+    runs = pd.read_csv(out)
+    names = list(files.readers())
+    assert runs["contender"].tolist() == [*names, *names[1:], names[0]]
+    assert runs["rep"].tolist() == [0] * 4 + [1] * 4
+    assert (runs["megabytes"] == path.stat().st_size / 1e6).all()
+    assert (runs["seconds"] > 0).all()
+
+
+def test_times_are_compared_turn_by_turn(files):
+    seconds = {"dualsweep, 1 thread": [1.0, 2.0, 4.0], "peer": [10.0, 40.0, 20.0]}
+    runs = [
+        ("read", "blogs", name, rep, times[rep], 2 * times[rep], 100.0, np.nan)
+        for rep in range(3)
+        for name, times in seconds.items()
+    ]
+    table = files.compare(pd.DataFrame(runs, columns=files.COLUMNS)).set_index("contender")
+    assert table.loc["peer", ["seconds", "MB/s"]].tolist() == [20.0, 5.0]
+    assert table.loc["peer", ["low", "ratio", "high", "cpu ratio"]].tolist() == [
+        5.0,
+        10.0,
+        20.0,
+        10.0,
+    ]
+    assert table.loc["dualsweep, 1 thread", ["low", "ratio", "high"]].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_the_objective_of_files_is_the_one_that_is_certified(files, tmp_path):
+    from sklearn.datasets import dump_svmlight_file
+
+    from dualsweep import LinearSVC
+    from dualsweep.datasets import make_text_like
+
+    X, y = make_text_like(200, 30, random_state=0)
+    y = np.where(y == y[0], 1, -1)
+    dump_svmlight_file(X, y, str(tmp_path / "data.svm"), zero_based=False)
+    primal, bound = files.objective(tmp_path / "data.svm")
+    model = LinearSVC(C=files.C, tol=1e-6, random_state=0).fit(X.astype(float), y)
+    w = np.append(model.coef_, model.intercept_)
+    assert primal(w) == pytest.approx(model.primal_objective_, rel=1e-9)
+    assert bound <= primal(w) <= bound * (1 + 1e-5)
