@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import dualsweep
 from dualsweep import LinearSVC
 from dualsweep.cli import app
+from dualsweep.cli._shell import in_options
 from dualsweep.datasets import make_text_like
 from dualsweep.io import load_data, load_model, open_store, save_model
 
@@ -428,8 +429,25 @@ def test_the_first_column_can_be_said(folder, iris):
     check_error(run("train", "zero.svm", "--one-based"), "line 1, column 3: Index 0, but the first")
 
 
-def test_errors_speak_of_options(iris):
-    check_error(run("train", iris, "-C", "1e308", "-q"), "sample_weight * --class-weight are too")
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("The 'max_iter' parameter of LinearSVC must be 1.", "--max-iter must be 1."),
+        ("The 'C' parameter of LinearSVC must be 1.", "--cost must be 1."),
+        ("Use solver=\"auto\" or multi_class='ovr'.", "Use --solver auto or --multi-class ovr."),
+        ("class_weight is {}, the loss is 3", "--class-weight is {}, the loss is 3"),
+        (
+            "x exists; it is replaced only with force.",
+            "x exists; it is replaced only with --force.",
+        ),
+        (
+            "There is no file max_iter.svm, nor a/n_jobs",
+            "There is no file max_iter.svm, nor a/n_jobs",
+        ),
+    ],
+)
+def test_errors_speak_of_options(message, said):
+    assert in_options(message) == said
 
 
 # ----------------------------------------------------------------------------------------- certify

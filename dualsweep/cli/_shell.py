@@ -191,7 +191,7 @@ def in_options(message: str) -> str:
     for name, option in OPTIONS.items():
         message = re.sub(rf"(?<![\w./-]){name}=[\"']?([\w.+-]+)[\"']?", rf"{option} \1", message)
         if "_" in name:  # others are words too
-            message = re.sub(rf"(?<![\w./-]){name}(?![\w/-])", option, message)
+            message = re.sub(rf"(?<![\w./-]){name}(?![\w/-]|\.\w)", option, message)
     return message.replace("only with force", "only with --force")
 
 
