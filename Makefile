@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 
-.PHONY: demo test lint types fuzz bench-binary bench-multiclass bench-io clean
+.PHONY: demo test lint types fuzz bench-binary bench-multiclass bench-io bench-path bench-sdm clean
 
 demo: $(VENV)/.plot
 	$(BIN)/dualsweep demo
@@ -55,6 +55,14 @@ bench-multiclass: $(VENV)/.dev
 # From file to rows and to model, against scikit-learn and LIBLINEAR; blogs and imdb of DATA as text.
 bench-io: $(VENV)/.dev
 	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/io.py --table benchmarks/outputs/io.md
+
+# Searches for C against GridSearchCV, cold fits and LIBLINEAR -C; see benchmarks/README.md.
+bench-path: $(VENV)/.dev
+	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/searches.py
+
+# Keerthi et al.'s Tables 4.2 and 4.3, into docs/sdm-tables.md.
+bench-sdm: $(VENV)/.dev
+	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/sdm_tables.py
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
