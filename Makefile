@@ -48,9 +48,7 @@ bench-multiclass: $(VENV)/.dev
 		--data dna satimage mnist news20 letter sector authors1000 --schedule auto --cap 120 \
 		--steps walrus --table benchmarks/outputs/decay_auto.md
 	$(BIN)/python benchmarks/block_steps.py --table benchmarks/outputs/block_steps.md
-	$(BIN)/python benchmarks/accuracy.py \
-		--data dna satimage mnist news20 20news letter sector \
-		--table benchmarks/outputs/accuracy.md
+	$(BIN)/python benchmarks/sdm_tables.py --data dna satimage mnist news20 20news letter sector
 
 # From file to rows and to model, against scikit-learn and LIBLINEAR; blogs and imdb of DATA as text.
 bench-io: $(VENV)/.dev

@@ -375,46 +375,6 @@ def test_block_steps_alone_solve_the_same_problem():
                 assert (table["greedy off by"] <= 1e-5).all()
 
 
-def test_accuracies_are_of_rows_that_neither_chose_nor_trained_the_model(monkeypatch):
-    accuracy = load_script("accuracy")
-    fits, scores = [], []
-
-    class Recorder:
-        relative_gap_ = 0.5
-
-        def __init__(self, **parameters):
-            self.C = None
-
-        def set_params(self, C, **others):
-            self.C = C
-            return self
-
-        def fit(self, X, y):
-            fits.append((self.C, X))
-
-        def score(self, X, y):
-            scores.append(X)
-            return 1.0 - abs(self.C - 3.0)
-
-    monkeypatch.setattr(accuracy, "LinearSVC", Recorder)
-    rows, y = np.arange(200), np.arange(200) % 4
-    found = accuracy.tuned_accuracy(rows, y, "ovr", 0, [5.0, 3.0, 1.0], tol=1e-2, cap=1.0)
-    assert found == {"C": 3.0, "accuracy": 100.0, "gap": 0.5}
-    assert [C for C, _ in fits] == [1.0, 3.0, 5.0, 3.0]
-    train, rest, validation, test = fits[0][1], fits[-1][1], scores[0], scores[-1]
-    assert (len(train), len(validation), len(test)) == (120, 40, 40)
-    assert sorted(np.concatenate([train, validation, test])) == list(rows)
-    assert sorted(rest) == sorted(np.concatenate([train, validation]))
-    assert np.bincount(y[test]).tolist() == [10, 10, 10, 10]
-
-
-def test_the_paper_is_quoted_beside_ours():
-    accuracy = load_script("accuracy")
-    rows = [("mnist", "crammer_singer", s, 0.1, a, 1e-3) for s, a in enumerate([92.0, 93.0])]
-    text = accuracy.report(pd.DataFrame(rows, columns=accuracy.COLUMNS))
-    assert "| mnist | crammer_singer | 92.50 ± 0.71 | 92.50 ± 0.20 | 2 | 0.1 | 0.001 |" in text
-
-
 @pytest.fixture(scope="module")
 def files():
     return load_script("io")

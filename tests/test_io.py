@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file, load_iris
 
-from dualsweep import LinearSVC
+from dualsweep import LinearSVC, LinearSVCCV
 from dualsweep.io import load_data, load_model, save_model
 
 TEXT = "+1 1:0.5 3:2\n-1 2:-1.25 # a comment\n\n+1 3:1e-3\n"
@@ -238,6 +238,16 @@ def test_sparse_weights(path, iris):
 def test_a_generator_of_random_numbers_is_not_kept(path, iris):
     save_model(LinearSVC(random_state=np.random.RandomState(0)).fit(*iris), path)
     assert load_model(path).random_state is None
+
+
+def test_of_a_search_the_chosen_model_is_kept(path, iris):
+    X, y = iris
+    search = LinearSVCCV(Cs=[0.1, 1.0], cv=3, random_state=0).fit(X, y)
+    save_model(search, path)
+    again = load_model(path)
+    assert again.C == search.C_
+    assert again.relative_gap_ == search.relative_gap_
+    np.testing.assert_array_equal(again.decision_function(X), search.decision_function(X))
 
 
 def test_the_file_is_arrays_and_json(path, model):

@@ -321,6 +321,19 @@ def test_costs_that_begin_to_count_on_the_way(cancer):
         assert_certified(model, X, y, weight)
 
 
+@pytest.mark.filterwarnings("ignore:svc_path stopped above")
+@every_model
+@pytest.mark.parametrize("scale", [1e-150, 1e-50, 1e50, 1e100])
+def test_extreme_scales_give_finite_models_and_honest_certificates(params, scale):
+    X, y = load_iris(return_X_y=True)
+    X, y = scale * X[:100], y[:100]
+    path = svc_path(X, y, [1.0, 1e5, 1e10], random_state=0, max_iter=50, **params)
+    for model in path.models:
+        assert np.isfinite(model.coef_).all()
+        assert model.dual_gap_ <= 100 * model.C * (1 + 1e-12)  # that of w = 0
+        assert model.converged_ == (model.relative_gap_ <= model.tol)
+
+
 # -------------------------------------------------------------------------------------- manners
 
 

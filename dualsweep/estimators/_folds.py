@@ -79,23 +79,20 @@ class Fold:
         """Train and score the next C."""
         done, n_problems = len(self.points), len(self.steps.names)
         C = self.Cs[done]
+        label = f"C {C:.3g}  "
         started = perf_counter()
 
         def watch(p: int, progress: Progress) -> bool:
-            show(
-                progress.epoch,
-                progress.relative_gap,
-                progress.active,
-                step=done + p / n_problems,
-                share=1 / n_problems,
-                label=f"C {C:.3g}  ",
-            )
+            seen = progress.epoch, progress.relative_gap, progress.active
+            show(*seen, step=done + p / n_problems, share=1 / n_problems, label=label)
             return False
 
         fitted = self.steps.step(C, n_threads=1, max_time=np.inf, stop=stop, watch=watch)
         seconds = perf_counter() - started
         model = copy(self.steps.svc)
         model.__dict__.update(fitted, C=float(C), n_features_in_=fitted["coef_"].shape[1])
+        active = int(model.history_["active"][-1])
+        show(model.n_iter_, model.relative_gap_, active, step=done, share=1.0, label=label)
         self.points.append(
             Point(
                 float("nan") if stop() else score(model, self.test),

@@ -98,9 +98,7 @@ class Bars:
         done = 1.0
         if relative_gap > self.tol:
             done = max(math.log(min(relative_gap, 1.0)) / math.log(self.tol), 0.0)
-        note = (
-            f"{label}gap {relative_gap:.1e} / {self.tol:.0e}  epoch {epoch}  {active:,} rows active"
-        )
+        note = f"gap {relative_gap:.1e} / {self.tol:.0e}  epoch {epoch}  {active:,} rows active"
         visible = len(self.tasks) <= self.MANY or done < 1.0
         self.display.update(
             self.tasks[problem], completed=step + share * done, note=label + note, visible=visible

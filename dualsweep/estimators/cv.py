@@ -15,14 +15,14 @@ from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
 from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch
-from sklearn.utils._metadata_requests import (
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metadata_routing import (
     MetadataRouter,
     MethodMapping,
     _raise_for_params,
     _routing_enabled,
     process_routing,
 )
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
 from ._folds import Fold, advance_folds
@@ -239,7 +239,7 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
         ConvergenceWarning
             If a relative gap is still above `tol_search` or `tol`.
         """
-        _raise_for_params(params, self, "fit", allow=["groups"])
+        _raise_for_params(_without("groups", params), self, "fit")
         Cs = check_Cs(self.Cs)
         X, y, sample_weight = check_data(self, X, y, sample_weight)
         routed = self._routed(sample_weight, params)
@@ -366,7 +366,7 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
             The score; accuracy if `scoring` is None.
         """
         check_is_fitted(self)
-        _raise_for_params(score_params, self, "score", allow=["sample_weight"])
+        _raise_for_params(_without("sample_weight", score_params), self, "score")
         if _routing_enabled():
             score_params = process_routing(self, "score", **score_params).scorer.score
         given = {name: value for name, value in score_params.items() if value is not None}
@@ -396,6 +396,10 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _without(name: str, params: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in params.items() if key != name}
 
 
 def _choose(mean: Any, std_error: Any, selection: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..estimators import LinearSVC
+from ..estimators import LinearSVC, LinearSVCCV
 from ._npz import plain, read_arrays, write_arrays
 from .liblinear import MAGIC, load_liblinear
 
@@ -28,7 +28,7 @@ CERTIFICATE = (
 )
 
 
-def save_model(model: LinearSVC, path: str | Path, *, force: bool = False) -> None:
+def save_model(model: LinearSVC | LinearSVCCV, path: str | Path, *, force: bool = False) -> None:
     """Write a fitted model, its parameters and its certificate to a file.
 
     The file is a zip of NumPy arrays and one JSON text, without pickles: reading it runs no code.
@@ -36,8 +36,9 @@ def save_model(model: LinearSVC, path: str | Path, *, force: bool = False) -> No
 
     Parameters
     ----------
-    model : LinearSVC
-        A fitted model. A `random_state` that is not an integer is not kept.
+    model : LinearSVC or LinearSVCCV
+        A fitted model; of a `LinearSVCCV`, its `best_estimator_` is written. A `random_state` that
+        is not an integer is not kept.
     path : str or Path
         Where to write; by custom it ends in .npz.
     force : bool, default=False
@@ -60,6 +61,8 @@ def save_model(model: LinearSVC, path: str | Path, *, force: bool = False) -> No
     """
     if not hasattr(model, "coef_"):
         raise ValueError(f"This {type(model).__name__} is not fitted; call fit before saving it.")
+    if isinstance(model, LinearSVCCV):
+        model = model.best_estimator_
     params = model.get_params()
     if not isinstance(params["random_state"], int | np.integer):
         params["random_state"] = None
