@@ -20,6 +20,7 @@ from dualsweep.kernels.newton_multiclass import (
     product_multiclass,
     responses,
     slope_multiclass,
+    whole_gram,
 )
 from dualsweep.problem import MulticlassProblem
 from dualsweep.rows import as_rows, sqnorms
@@ -388,11 +389,11 @@ def test_newton_passes(formulation, layout):
     change = (inner(W + eps * P)[1] - gradient) / eps - P
     assert curvature == pytest.approx((change * P).sum(), rel=1e-4)
 
-    half, classes = np.zeros((d * k, d * k)), np.empty(k, np.int64)
+    blocks, classes = np.zeros((k, k, d, d)), np.empty(k, np.int64)
     arguments = problem.rows, members, y, cost, joint, rho, u
     places = np.empty(d, np.int64)
-    gram_multiclass(*arguments, half, np.empty((k, k)), classes, np.empty(d), places)
-    product = ((half + half.T) @ P.ravel()).reshape(d, k)
+    gram_multiclass(*arguments, blocks, np.empty((k, k)), classes, np.empty(d), places)
+    product = (whole_gram(blocks) @ P.ravel()).reshape(d, k)
     np.testing.assert_allclose(product, change, atol=1e-4)
     out = np.zeros((d, k))
     product_multiclass(*arguments, P, out, scratch, classes)

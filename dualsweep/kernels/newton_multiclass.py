@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .._jit import jit, jit_inline
 from ..rows import Rows, row_add_few, row_entries, row_scores
 
@@ -19,6 +21,7 @@ __all__ = [
     "product_multiclass",
     "responses",
     "slope_multiclass",
+    "whole_gram",
 ]
 
 
@@ -192,14 +195,15 @@ def gram_multiclass(
     values: Any,
     places: Any,
 ) -> None:
-    """Add half of ``1/rho sum_i (x_i x_i') (x) M_i`` to `out`: the sum is ``out + out'``.
+    """Add to `out` the blocks of ``1/rho sum_i (x_i x_i') (x) M_i``, as far as they differ.
 
     With e the unit vectors of classes, M_i is the sum of ``(e_m - e_label)(e_m - e_label)'`` over
     the free dual variables of the row, less the part along their sum where that is at its bound.
-    `out` has a row and a column per weight, in the order of W. The rest is scratch: `M` and
-    `classes` for each class, `values` and `places` for each feature and the bias.
+    ``out[a, c]`` is the block of the classes a >= c, a matrix over features of which the lower half
+    is filled in, the order of features being that of the rows' entries; see `whole_gram`. The rest
+    is scratch: `M` and `classes` for each class, `values` and `places` for each feature and the
+    bias.
     """
-    k = u.shape[1]
     for r in range(members.shape[0]):
         label = y[r]
         level = _level(u[r], label, cost[r], joint)
@@ -216,11 +220,28 @@ def gram_multiclass(
                 M[n, a] = -1.0
             M[n, n] = n
             n += 1
-        for e in range(row_entries(rows, members[r], values, places)):
-            for f in range(e + 1):
-                scale = values[e] * values[f] * (0.5 if e == f else 1.0) / rho
-                for a in range(n):
-                    line = out[places[e] * k + classes[a]]
-                    start = places[f] * k
-                    for c in range(n):
-                        line[start + classes[c]] += scale * M[a, c]
+        entries = row_entries(rows, members[r], values, places)
+        for a in range(n):
+            for c in range(a + 1):
+                block = out[max(classes[a], classes[c]), min(classes[a], classes[c])]
+                scale = M[a, c] / rho
+                for e in range(entries):
+                    line = block[places[e]]
+                    value = scale * values[e]
+                    for f in range(e + 1):
+                        line[places[f]] += value * values[f]
+
+
+def whole_gram(blocks: Any) -> Any:
+    """Return the matrix over all weights, in the order of W, from what `gram_multiclass` filled.
+
+    An entry of a block is in one of its two places, which one depending on the order of a row's
+    entries; blocks are symmetric, and those of (a, c) and (c, a) the same.
+    """
+    k, _, d, _ = blocks.shape
+    diagonal = blocks.diagonal(axis1=2, axis2=3).copy()
+    blocks = blocks + blocks.transpose(0, 1, 3, 2)
+    blocks[..., np.arange(d), np.arange(d)] = diagonal
+    lower = np.tri(k, k=-1, dtype=bool)
+    blocks[lower.T] = blocks.transpose(1, 0, 2, 3)[lower.T]
+    return np.ascontiguousarray(blocks.transpose(2, 0, 3, 1)).reshape(d * k, d * k)
