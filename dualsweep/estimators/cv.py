@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from numbers import Integral, Real
 from typing import Any
 
@@ -293,8 +294,7 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
         self, model: LinearSVC, data: TrainingSet, splits: Any, Cs: Any, score: Any
     ) -> dict[str, Any]:
         """Return scores and what else there is to know of the search, as attributes."""
-        seed = model._seed()
-        svc = LinearSVC(**{name: getattr(self, name) for name in SHARED})
+        seed, svc = model._seed(), copy(model)
         svc.tol = self.tol if self.tol_search is None else self.tol_search
         folds = []
         for f, (train, test) in enumerate(splits):
