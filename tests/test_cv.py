@@ -393,11 +393,8 @@ def test_warnings_say_where_the_search_fell_short(digits):
     assert f"relative duality gap {model.relative_gap_:.1e}" in str(caught[1].message)
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_interrupt(digits, n_jobs):
-    X, y = digits
-    model = LinearSVCCV(Cs=[1e5, 1e6], solver="sweep", tol=1e-13, max_iter=10**9, n_jobs=n_jobs)
-    LinearSVCCV(Cs=1, solver="sweep").fit(X, y)  # compiled before the clock runs
+def interrupt_soon():
+    """Send Ctrl-C in half a second; return a list that the time of it will be in."""
     sent = []
 
     def interrupt():
@@ -406,10 +403,37 @@ def test_interrupt(digits, n_jobs):
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
+    return sent
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_interrupted_search(digits, n_jobs):
+    X, y = digits
+    model = LinearSVCCV(Cs=[1e5, 1e6], solver="sweep", tol=1e-13, max_iter=10**9, n_jobs=n_jobs)
+    LinearSVCCV(Cs=1, solver="sweep").fit(X, y)  # compiled before the clock runs
+    sent = interrupt_soon()
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     assert time.perf_counter() - sent[0] < 2
     assert not hasattr(model, "coef_")
+
+
+def test_interrupt_after_the_search_leaves_a_model(monkeypatch, digits):
+    X, y = digits
+    solve_all = LinearSVC._solve_all
+
+    def spy(*args):
+        interrupt_soon()
+        return solve_all(*args)
+
+    monkeypatch.setattr(LinearSVC, "_solve_all", spy)
+    model = LinearSVCCV(Cs=[100.0], solver="sweep", tol_search=0.9, tol=1e-13, max_iter=10**9)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert model.scores_.shape == (5, 1)
+    assert not model.converged_
+    assert model.relative_gap_ == model.best_estimator_.relative_gap_ > 1e-13
+    assert model.predict(X).shape == y.shape
 
 
 def test_errors_of_a_scorer_reach_the_user(cancer):
@@ -439,6 +463,7 @@ def test_progress_on_request(capfd, iris):
         ({"Cs": 0}, ValueError, "'Cs' parameter"),
         ({"Cs": [1.0, -1.0]}, ValueError, "positive values"),
         ({"cv": 1}, ValueError, "'cv' parameter"),
+        ({"cv": []}, ValueError, "cv makes no folds"),
         ({"scoring": "good"}, ValueError, "'scoring' parameter"),
         ({"selection": "two"}, ValueError, "'selection' parameter"),
         ({"patience": 0}, ValueError, "'patience' parameter"),

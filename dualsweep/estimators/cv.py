@@ -148,6 +148,9 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
     The rows that a fold is scored on are copied while it is scored. Beyond that, a fold takes
     memory for a few numbers per row, and per feature, of each class.
 
+    Ctrl-C during the search leaves nothing; after it, the model so far with its certificate, as in
+    `LinearSVC`. `KeyboardInterrupt` is raised in either case.
+
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
@@ -245,6 +248,8 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
         X, y, sample_weight = check_data(self, X, y, sample_weight)
         routed = self._routed(sample_weight, params)
         splits = list(check_cv(self.cv, y, classifier=True).split(X, y, **routed.splitter.split))
+        if not splits:
+            raise ValueError("cv makes no folds; it needs at least one pair (train, test).")
         if self.selection == "one_standard_error" and len(splits) < 2:
             raise ValueError(
                 'selection="one_standard_error" needs at least 2 folds to have a standard error, '
@@ -256,15 +261,22 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
             found = self._search(model, data, splits, Cs, self._score(X, y, routed.scorer.score))
             best = _choose(found["mean_score_"], found["std_error_"], self.selection)
             model.C = float(found["Cs_"][best])
-            model._train(data, X, y)
-        fitted = {name: value for name, value in vars(model).items() if name.endswith("_")}
-        self.__dict__.update(found, C_=model.C, best_estimator_=model, **fitted)
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                setattr(model, name, getattr(self, name))
+            try:
+                model._train(data, X, y)
+            finally:  # also after Ctrl-C, which leaves a model
+                if hasattr(model, "coef_"):
+                    self._adopt(model, found)
         self._warn_of_search()
         model._warn(stacklevel=3)
         return self
+
+    def _adopt(self, model: LinearSVC, found: dict[str, Any]) -> None:
+        """Set the fitted attributes from the model and what the search found."""
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(model, name, getattr(self, name))
+        fitted = {name: value for name, value in vars(model).items() if name.endswith("_")}
+        self.__dict__.update(found, C_=model.C, best_estimator_=model, **fitted)
 
     def _routed(self, sample_weight: Any, params: dict[str, Any]) -> Any:
         """Return what goes to the splitter and what to the scorer."""
