@@ -6,6 +6,8 @@ import os
 import signal
 import threading
 import time
+from collections import deque
+from concurrent.futures import Future, wait
 
 import numpy as np
 import pytest
@@ -28,7 +30,9 @@ from sklearn.preprocessing import StandardScaler, scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dualsweep import LinearSVC, LinearSVCCV
+from dualsweep.estimators import _folds
 from dualsweep.estimators._folds import Fold
+from dualsweep.estimators._interrupt import DeferredInterrupt
 from dualsweep.estimators._training import TrainingSet
 from dualsweep.estimators.cv import _choose, _settled
 
@@ -272,6 +276,68 @@ def test_the_search_stops_when_scores_have_settled(cancer):
         assert model.scores_.shape == (5, n)
         assert model.C_ == 0.01
         assert max(tried) <= Cs[min(n, 9)]  # with one thread, folds run one C ahead at most
+
+
+class WhimsicalWorker:
+    """One thread's worth of work, done in order, at moments that a seed decides."""
+
+    def __init__(self, seed):
+        self.rng, self.queue = np.random.default_rng(seed), deque()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        pass
+
+    def submit(self, function, *arguments):
+        self.queue.append((future := Future(), function, arguments))
+        self.work(self.rng.integers(4))
+        return future
+
+    def wait(self, futures, return_when):
+        while not any(future.done() for future in futures):
+            self.work(1)
+        self.work(self.rng.integers(4))
+        return wait(futures, return_when=return_when)
+
+    def work(self, n):
+        for _ in range(min(n, len(self.queue))):
+            future, function, arguments = self.queue.popleft()
+            if future.set_running_or_notify_cancel():
+                future.set_result(function(*arguments))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_thread_tries_one_cost_too_many_at_most(monkeypatch, seed):
+    """However the thread that decides and the one that trains take turns."""
+    worker = WhimsicalWorker(seed)
+    monkeypatch.setattr(_folds, "ThreadPoolExecutor", lambda n_threads: worker)
+    monkeypatch.setattr(_folds, "wait", worker.wait)
+
+    class Dummy:
+        def __init__(self):
+            self.points = []
+
+        @property
+        def finished(self):
+            return len(self.points) == 9
+
+        def advance(self, score, stop, show):
+            if not stop():
+                self.points.append(None)
+
+    folds, asked = [Dummy() for _ in range(5)], []
+
+    def enough(n):
+        asked.append(n)
+        return n == 4
+
+    n = _folds.advance_folds(
+        folds, None, n_threads=1, interrupt=DeferredInterrupt(), bars=None, enough=enough
+    )
+    assert (n, asked) == (4, [1, 2, 3, 4])
+    assert {len(fold.points) for fold in folds} <= {4, 5}
 
 
 def test_a_plateau_before_training_has_begun_does_not_stop_the_search():

@@ -137,15 +137,19 @@ def advance_folds(
             for f in range(len(folds)):
                 submit(f)
             while running and not halt.is_set():
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    f = running.pop(future)
+                wait(running, return_when=FIRST_COMPLETED)
+                # From the latest back: of what is seen to be done, nothing earlier is missed.
+                done = [future for future in reversed(running) if future.done()][::-1]
+                ready = [running.pop(future) for future in done]
+                for future in done:
                     future.result()
-                    if not folds[f].finished and not stop():
-                        submit(f)
                 while not stop() and tried < min(len(fold.points) for fold in folds):
                     tried += 1
                     if enough(tried):
                         halt.set()
+                for f in ready:  # only now: a fold that is ahead waits for the verdict on the rest
+                    if not folds[f].finished and not stop():
+                        submit(f)
         finally:
             halt.set()
             for future in running:
