@@ -32,11 +32,21 @@ __all__ = [
     "BAD",
     "FAILED",
     "INTERRUPTED",
+    "ClassWeight",
     "Force",
     "Json",
+    "Loss",
+    "MaxIter",
+    "ModelFormat",
+    "MultiClass",
     "NJobs",
+    "NoIntercept",
     "Quiet",
+    "Schedule",
+    "Seed",
     "Shell",
+    "Solver",
+    "Tol",
     "ZeroBased",
     "check_output",
     "first_column",
@@ -62,6 +72,49 @@ ZeroBased: TypeAlias = Annotated[
         show_default="0 if that occurs in the file",
     ),
 ]
+
+# Options of those that train.
+ModelFormat: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="npz (dualsweep's own, with the certificate) or liblinear (LIBLINEAR's text).",
+        show_default="liblinear if the model's name ends in .model, .liblinear or .txt",
+    ),
+]
+Loss: TypeAlias = Annotated[
+    str, typer.Option(metavar="LOSS", help="hinge, squared_hinge or squared.")
+]
+Tol: TypeAlias = Annotated[float, typer.Option(help="Relative duality gap to prove.")]
+MaxIter: TypeAlias = Annotated[
+    int, typer.Option(help="Sweeps over the rows to give up after, per class.")
+]
+NoIntercept: TypeAlias = Annotated[bool, typer.Option("--no-intercept", help="Train no intercept.")]
+ClassWeight: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="balanced", help="balanced: rare classes weigh as much as others."),
+]
+Schedule: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="SCHEDULE",
+        help="Which rows a sweep visits: auto, adaptive, shrinking, alternating, permuted, "
+        "cyclic or online. All lead to the same optimum.",
+    ),
+]
+MultiClass: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="FORMULATION",
+        help="For more than two classes: ovr, crammer_singer or weston_watkins. The last two "
+        "have losses of their own and no use for --loss; on badly scaled data ovr is faster.",
+    ),
+]
+Solver: TypeAlias = Annotated[
+    str, typer.Option(metavar="SOLVER", help="auto, sweep (coordinate descent) or newton.")
+]
+Seed: TypeAlias = Annotated[int, typer.Option(help="Seeds the order of visits.")]
 
 # What the library calls parameters, and the command line options.
 OPTIONS = {

@@ -16,10 +16,20 @@ from ..io.liblinear import integer_classes
 from ._shell import (
     FAILED,
     INTERRUPTED,
+    ClassWeight,
     Force,
     Json,
+    Loss,
+    MaxIter,
+    ModelFormat,
+    MultiClass,
+    NoIntercept,
     Quiet,
+    Schedule,
+    Seed,
     Shell,
+    Solver,
+    Tol,
     ZeroBased,
     check_output,
     in_options,
@@ -44,60 +54,26 @@ def train(
             show_default="DATA's name + .model.npz, in the current directory",
         ),
     ] = None,
-    model_format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help="npz (dualsweep's own, with the certificate) or liblinear (LIBLINEAR's text).",
-            show_default="liblinear if the model's name ends in .model, .liblinear or .txt",
-        ),
-    ] = None,
+    model_format: ModelFormat = None,
     force: Force = False,
     cost: Annotated[
         float,
         typer.Option("--cost", "-C", help="Cost of margin violations; larger fits more closely."),
     ] = 1.0,
-    loss: Annotated[
-        str, typer.Option(metavar="LOSS", help="hinge, squared_hinge or squared.")
-    ] = "squared_hinge",
-    tol: Annotated[float, typer.Option(help="Relative duality gap to prove.")] = 1e-3,
-    max_iter: Annotated[
-        int, typer.Option(help="Sweeps over the rows to give up after, per class.")
-    ] = 1000,
+    loss: Loss = "squared_hinge",
+    tol: Tol = 1e-3,
+    max_iter: MaxIter = 1000,
     max_time: Annotated[float | None, typer.Option(help="Seconds to give up after.")] = None,
-    no_intercept: Annotated[
-        bool, typer.Option("--no-intercept", help="Train no intercept.")
-    ] = False,
-    class_weight: Annotated[
-        str | None,
-        typer.Option(metavar="balanced", help="balanced: rare classes weigh as much as others."),
-    ] = None,
-    schedule: Annotated[
-        str,
-        typer.Option(
-            metavar="SCHEDULE",
-            help="Which rows a sweep visits: auto, adaptive, shrinking, alternating, permuted, "
-            "cyclic or online. All lead to the same optimum.",
-        ),
-    ] = "auto",
-    multi_class: Annotated[
-        str,
-        typer.Option(
-            metavar="FORMULATION",
-            help="For more than two classes: ovr, crammer_singer or weston_watkins. The last two "
-            "have losses of their own and no use for --loss; on badly scaled data ovr is faster.",
-        ),
-    ] = "ovr",
-    solver: Annotated[
-        str,
-        typer.Option(metavar="SOLVER", help="auto, sweep (coordinate descent) or newton."),
-    ] = "auto",
+    no_intercept: NoIntercept = False,
+    class_weight: ClassWeight = None,
+    schedule: Schedule = "auto",
+    multi_class: MultiClass = "ovr",
+    solver: Solver = "auto",
     n_jobs: Annotated[
         int,
         typer.Option(help="Threads to read, and to train more than two classes; -1 for all cores."),
     ] = 1,
-    seed: Annotated[int, typer.Option(help="Seeds the order of visits.")] = 0,
+    seed: Seed = 0,
     zero_based: ZeroBased = None,
     json: Json = False,
     quiet: Quiet = False,
