@@ -364,7 +364,8 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         gap, proven = self.relative_gap_, "the objective may be far above the optimum"
         if gap < 0.9:
             proven = f"the objective is at most {100 * gap / (1 - gap):.2g} % above the optimum"
-        advice = "Raise max_iter, max_time or tol, or scale the features"
+        limits = "max_iter" if self.max_time is None else "max_iter, max_time"
+        advice = f"Raise {limits} or tol, or scale the features"
         if gap <= 1e-15:
             advice = "float64 cannot prove less: raise tol"
         return (
