@@ -11,14 +11,14 @@ import time
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import dump_svmlight_file, load_breast_cancer, load_iris
+from sklearn.datasets import dump_svmlight_file, load_breast_cancer, load_digits, load_iris
 from sklearn.preprocessing import scale
 from typer.testing import CliRunner
 
 import dualsweep
-from dualsweep import LinearSVC
+from dualsweep import LinearSVC, LinearSVCCV, compare_multiclass
 from dualsweep.cli import app
-from dualsweep.cli._shell import in_options
+from dualsweep.cli._shell import in_options, parse_costs
 from dualsweep.datasets import make_text_like
 from dualsweep.io import load_data, load_model, open_store, save_model
 
@@ -226,7 +226,7 @@ def test_bad_options_are_usage_errors(iris, folder, options, text):
 def test_version_and_help():
     assert run("--version").output == f"dualsweep {dualsweep.__version__}\n"
     assert "duality gap" in run("train", "--help").output
-    commands = {"train", "predict", "certify", "convert", "info", "demo"}
+    commands = {"train", "cv", "compare", "predict", "certify", "convert", "info", "demo"}
     assert commands <= set(run("--help").output.split())
 
 
@@ -435,6 +435,8 @@ def test_the_first_column_can_be_said(folder, iris):
     [
         ("The 'max_iter' parameter of LinearSVC must be 1.", "--max-iter must be 1."),
         ("The 'C' parameter of LinearSVC must be 1.", "--cost must be 1."),
+        ("The 'Cs' parameter of LinearSVCCV must be 1.", "--costs must be 1."),
+        ("Raise tol_search or tol, at C = 8.", "Raise --tol-search or --tol, at C = 8."),
         ("Use solver=\"auto\" or multi_class='ovr'.", "Use --solver auto or --multi-class ovr."),
         ("class_weight is {}, the loss is 3", "--class-weight is {}, the loss is 3"),
         (
@@ -513,3 +515,237 @@ def test_certify_with_bad_options(iris):
     check_error(
         run("certify", "iris.model.npz", "two.svm", "-q"), "The model has the classes [0, 1, 2]"
     )
+
+
+# -------------------------------------------------------------------------------- cv and compare
+
+
+@pytest.fixture
+def digits(folder):
+    X, y = load_digits(return_X_y=True)
+    np.savez("digits.npz", X=X[:400] / 16, y=y[:400])
+    return folder / "digits.npz"
+
+
+def test_cv_equals_the_library(iris):
+    found = facts(run("cv", iris, "--json", "--model", "m.npz"))
+    model = LinearSVCCV(random_state=0).fit(*load_data(iris))
+    assert found["C"] == model.C_
+    for name in ("Cs", "scores", "mean_score", "std_error", "n_support", "search_gap"):
+        assert found[name] == getattr(model, f"{name}_").tolist()
+    assert len(found["fit_time"]) == 5
+    assert (found["scoring"], found["selection"]) == ("accuracy", "best")
+    assert found["relative_gap"] == model.relative_gap_
+    assert found["primal_objective"] == model.primal_objective_
+    assert (found["rows"], found["model"], found["format"]) == (150, "m.npz", "npz")
+    written = load_model("m.npz")
+    np.testing.assert_array_equal(written.coef_, model.coef_)
+    assert (written.C, written.relative_gap_) == (model.C_, model.relative_gap_)
+    assert facts(run("certify", "m.npz", iris, "--json"))["proven"] is True
+
+
+def test_cv_options_reach_the_search(digits, monkeypatch):
+    fitted = []
+    fit = LinearSVCCV.fit
+    monkeypatch.setattr(LinearSVCCV, "fit", lambda *given: fitted.append(given[0]) or fit(*given))
+    options = "--costs 1,0.01,0.1 --folds 3 --scoring f1_macro --selection one_standard_error"
+    more = "--patience 0 --tol-search 0.05 --tol 0.01 --loss hinge --multi-class crammer_singer"
+    rest = "--solver sweep --schedule shrinking --max-iter 500 --no-intercept --n-jobs 2 --seed 5"
+    arguments = f"{options} {more} {rest} --class-weight balanced --json".split()
+    found = facts(run("cv", digits, *arguments))
+    model = LinearSVCCV(
+        Cs=[1.0, 0.01, 0.1],
+        cv=3,
+        scoring="f1_macro",
+        selection="one_standard_error",
+        patience=None,
+        tol_search=0.05,
+        tol=0.01,
+        loss="hinge",
+        multi_class="crammer_singer",
+        solver="sweep",
+        schedule="shrinking",
+        max_iter=500,
+        fit_intercept=False,
+        class_weight="balanced",
+        n_jobs=2,
+        random_state=5,
+    )
+    assert fitted[0].get_params() == model.get_params()
+    fit(model, *load_data(digits))
+    assert found["Cs"] == [0.01, 0.1, 1.0]
+    assert (found["C"], found["scores"]) == (model.C_, model.scores_.tolist())
+    assert found["relative_gap"] == model.relative_gap_
+
+
+def test_cv_shows_a_row_for_each_cost(iris, folder):
+    result = run("cv", iris, "--costs", "4", "--patience", "0", "--plot", "path.png")
+    assert result.exit_code == 0, result.output
+    model = LinearSVCCV(Cs=4, patience=None, random_state=0).fit(*load_data(iris))
+    rows = [line.split() for line in result.output.splitlines() if line.startswith("│")][:4]
+    for j, C in enumerate(model.Cs_):
+        mean, error = model.mean_score_[j], model.std_error_[j]
+        assert [rows[j][k] for k in (1, 3, 5)] == [f"{C:g}", f"{mean:.4f}", f"{error:.4f}"]
+        assert ("chosen" in rows[j]) == (C == model.C_)
+    assert all(f"fold {f}" in result.output for f in range(1, 6))  # progress
+    assert "Picture written to path.png" in result.output
+    assert (folder / "path.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(item.name for item in folder.iterdir()) == ["iris.svm", "path.png"]
+
+
+def test_cv_in_the_format_of_liblinear(iris):
+    assert run("cv", iris, "-q", "-o", "iris.model").exit_code == 0
+    model = LinearSVCCV(random_state=0).fit(*load_data(iris))
+    np.testing.assert_array_equal(load_model("iris.model").coef_, model.coef_)
+    np.savez("text.npz", X=np.eye(4), y=np.array(["a", "b", "a", "b"]))
+    check_error(run("cv", "text.npz", "-q", "-o", "m.model"), "classes that are integers")
+
+
+def test_cv_that_falls_short_is_1(iris):
+    short = ["--max-iter", "1", "--tol-search", "1e-9", "--costs", "3", "--json"]
+    result = run("cv", iris, *short, "--tol", "1e-9", "--model", "m.npz")
+    found = facts(result, code=1)
+    gaps = np.array(found["search_gap"])
+    assert found["converged"] is False
+    assert f"in {(gaps > 1e-9).sum()} of {gaps.size} trainings of the search" in result.stderr
+    assert "Raise --max-iter or --tol-search" in result.stderr
+    assert "Raise --max-iter or --tol, or scale" in result.stderr
+    assert load_model("m.npz").relative_gap_ == found["relative_gap"]
+    # A search that falls short is no good choice, even if the model is proven.
+    found = facts(run("cv", iris, *short, "--tol", "10"), code=1)
+    assert found["converged"] is True
+
+
+def test_compare_equals_the_library(digits, folder):
+    options = "--costs 0.1,1 --repeats 4 --loss squared_hinge --tol 0.01 --seed 3 --no-intercept"
+    more = "--class-weight balanced --solver sweep --schedule shrinking --max-iter 2000 --n-jobs 2"
+    arguments = [*options.split(), *more.split(), "--plot", "methods.svg"]
+    found = facts(run("compare", digits, *arguments, "--json"))
+    result = compare_multiclass(
+        *load_data(digits),
+        Cs=[0.1, 1.0],
+        n_repeats=4,
+        loss="squared_hinge",
+        tol=0.01,
+        fit_intercept=False,
+        class_weight="balanced",
+        solver="sweep",
+        schedule="shrinking",
+        max_iter=2000,
+        random_state=3,
+    )
+    assert found["methods"] == list(result.methods)
+    for name in ("accuracy", "C", "relative_gap", "mean", "deviation"):
+        assert found[name] == getattr(result, name).tolist()
+    p_values = {tuple(pair["methods"]): pair["p_value"] for pair in found["p_values"]}
+    assert p_values == result.p_values
+    assert len(set(p_values.values())) > 1
+    assert b"<svg" in (folder / "methods.svg").read_bytes()
+
+    shown = run("compare", digits, *arguments, "--force").output
+    for m, method in enumerate(result.methods):
+        [row] = [line.split() for line in shown.splitlines() if line.startswith(f"│ {method} ")][:1]
+        assert row[3:6:2] == [f"{result.mean[m]:.2%}", f"{result.deviation[m]:.2%}"]
+    for (one, other), p_value in result.p_values.items():
+        assert ["│", one, "│", other, "│", f"{p_value:.2g}", "│"] in [
+            line.split() for line in shown.splitlines()
+        ]
+    assert "weston_watkins 4" in shown  # progress
+
+
+def test_compare_that_falls_short_is_1(iris):
+    options = ["--repeats", "2", "--costs", "1", "--max-iter", "1", "--tol", "1e-9", "--json"]
+    result = run("compare", iris, *options)
+    gaps = np.array(facts(result, code=1)["relative_gap"])
+    assert f"for {(gaps > 1e-9).sum()} of 6 accuracies" in result.stderr
+    assert "Raise --max-iter or --tol, or scale" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["cv", "compare"])
+def test_pictures_are_not_replaced_and_refused_before_the_work(iris, folder, command):
+    (folder / "p.png").write_text("precious")
+    quick = ["--costs", "1", "-q", *(["--repeats", "2"] if command == "compare" else [])]
+    check_error(run(command, iris, "--plot", "p.png"), "p.png exists already")
+    check_error(run(command, iris, "--plot", "p.docx"), "--plot must end in one of", "p.docx")
+    check_error(run(command, iris, "--plot", "nowhere/p.png"), "There is no directory nowhere")
+    assert (folder / "p.png").read_text() == "precious"
+    assert run(command, iris, "--plot", "p.png", "--force", *quick).exit_code == 0
+    assert (folder / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_cv_replaces_no_model(iris, folder):
+    (folder / "m.npz").write_text("precious")
+    check_error(run("cv", iris, "--model", "m.npz"), "m.npz exists already")
+    result = run("cv", iris, "--model", "n.png", "--plot", "n.png")
+    assert result.exit_code == 2
+    assert "--model and --plot are both n.png" in result.output
+    assert (folder / "m.npz").read_text() == "precious"
+    assert run("cv", iris, "--model", "m.npz", "--costs", "1", "--force").exit_code == 0
+    assert load_model("m.npz").C == 1.0
+
+
+@pytest.mark.parametrize("costs", ["0", "-1", "", "1,x", "1,,2", "0.1,0", "inf,1", "nan"])
+@pytest.mark.parametrize("command", ["cv", "compare"])
+def test_costs_that_are_none(iris, command, costs):
+    result = run(command, iris, f"--costs={costs}")
+    assert result.exit_code == 2
+    assert f"but is {costs}." in result.output
+
+
+@pytest.mark.parametrize(("text", "costs"), [("8", 8), ("8,", [8.0]), ("1e2,0.5", [100.0, 0.5])])
+def test_costs_are_a_number_or_values(text, costs):
+    assert parse_costs(text) == costs
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("cv --scoring good", "--scoring must be"),
+        ("cv --selection second", "--selection must be"),
+        ("cv --tol-search 0", "--tol-search must be"),
+        ("cv --folds 1", "--folds"),
+        ("cv --patience -1", "--patience"),
+        ("cv --format pickle", "--format has to be npz or liblinear"),
+        ("cv --folds 51", "--folds 51 cannot be greater than the number of members"),
+        ("compare --repeats 1", "--repeats"),
+        ("compare --loss log", "--loss must be"),
+        ("compare --multi-class ovr", "--multi-class"),
+    ],
+)
+def test_bad_options_of_cv_and_compare(iris, command, text):
+    name, *options = command.split()
+    result = run(name, iris, *options)
+    assert result.exit_code == 2
+    assert text in result.output
+
+
+def test_data_that_searches_cannot_use(folder):
+    (folder / "two.svm").write_text("1 1:1\n2 1:2\n" * 5)
+    check_error(run("compare", "two.svm", "-q"), "needs at least 3 classes, but y has 2")
+    (folder / "rare.svm").write_text("1 1:1\n2 1:2\n" * 5 + "3 2:1\n")
+    result = run("cv", "rare.svm", "-q", "--costs", "1")
+    assert result.exit_code == 0
+    [line] = result.output.splitlines()
+    assert line.startswith("Warning: The least populated class in y has only 1 members")
+    assert line.endswith("less than --folds 5.")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send")
+def test_ctrl_c_in_a_search_writes_nothing(folder):
+    X, y = make_text_like(30_000, 5_000, random_state=0)
+    np.savez("text.npz", data=X.data, indices=X.indices, indptr=X.indptr, shape=X.shape, y=y)
+    options = ["--costs", "1e6,", "--tol", "1e-15", "--max-iter", "100000000", "--solver", "sweep"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dualsweep.cli", "cv", "text.npz", *options, "-o", "m.npz"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for line in process.stdout:
+        if "rows" in line:
+            break
+    time.sleep(2.0)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert (process.returncode, errors) == (130, "Interrupted; nothing is written.\n")
+    assert [item.name for item in folder.iterdir()] == ["text.npz"]

@@ -1,4 +1,4 @@
-"""The command line: train, predict, certify, convert, info, demo."""
+"""The command line: train, cv, compare, predict, certify, convert, info, demo."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import typer
 
 from .. import __version__
 from .certify import certify
+from .compare import compare
+from .cv import cv
 from .data import convert, info
 from .demo import demo
 from .predict import predict
@@ -54,11 +56,13 @@ def main(
 
     dualsweep train rcv1.svm -C 0.5 --tol 1e-4
 
+    dualsweep cv rcv1.svm --model best.model.npz
+
     dualsweep predict rcv1.model.npz test.svm > labels.txt
 
     dualsweep certify heart_scale.model heart_scale -C 1
     """
 
 
-for command in (train, predict, certify, convert, info, demo):
+for command in (train, cv, compare, predict, certify, convert, info, demo):
     app.command()(command)

@@ -6,6 +6,7 @@ import json as jsonlib
 import math
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from ..estimators import LinearSVC, LinearSVCCV
 from ..io import load_data
 
 __all__ = [
@@ -49,8 +51,10 @@ __all__ = [
     "Tol",
     "ZeroBased",
     "check_output",
+    "check_parameters",
     "first_column",
     "in_options",
+    "parse_costs",
 ]
 
 FAILED, BAD, INTERRUPTED = 1, 2, 130
@@ -119,11 +123,15 @@ Seed: TypeAlias = Annotated[int, typer.Option(help="Seeds the order of visits.")
 # What the library calls parameters, and the command line options.
 OPTIONS = {
     "C": "--cost",
+    "Cs": "--costs",
+    "cv": "--folds",
+    "n_splits": "--folds",
     **{
         name: f"--{name.replace('_', '-')}"
         for name in (
             *("loss", "multi_class", "solver", "schedule", "tol", "max_iter", "max_time"),
             *("class_weight", "n_jobs", "zero_based"),
+            *("scoring", "selection", "patience", "tol_search"),
         )
     },
 }
@@ -184,6 +192,26 @@ class Shell:
                 table.add_row(name.replace("_", " "), escape(_readable(value)))
             self.console.print(table)
 
+    def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
+        """Show people a table, its numbers to the right."""
+        if self.talks:
+            table = Table(title=escape(title), title_justify="left")
+            for j, column in enumerate(columns):
+                numbers = all(row[j][:1].isdigit() for row in rows)
+                table.add_column(column, justify="right" if numbers else "left")
+            for row in rows:
+                table.add_row(*map(escape, row))
+            self.console.print(table)
+
+    @contextmanager
+    def warnings(self) -> Iterator[None]:
+        """Say what the library warns of inside the block, each thing once and on one line."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            yield
+        for text in dict.fromkeys(str(warning.message).partition("\n")[0] for warning in caught):
+            self.say(f"Warning: {in_options(text)}")
+
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
         """Show how many bytes of `total` are done, as the caller tells it."""
@@ -236,14 +264,39 @@ def check_output(path: Path, force: bool) -> None:
         raise FileExistsError(f"{path} exists already; choose another name or --force.")
 
 
+def check_parameters(model: LinearSVC | LinearSVCCV) -> None:
+    """Find out before anything is read that an option has a value it cannot have."""
+    try:
+        model._validate_params()
+    except ValueError as error:
+        raise typer.BadParameter(in_options(str(error))) from None
+
+
+def parse_costs(text: str) -> Any:
+    """Return how many values of C are asked for, or which."""
+    try:
+        if text.isdecimal():
+            values: Any = int(text)
+        else:
+            values = [float(item) for item in text.removesuffix(",").split(",")]
+        if all(0 < value < math.inf for value in np.atleast_1d(values)):
+            return values
+    except ValueError:
+        pass  # not a number
+    raise typer.BadParameter(
+        "--costs must be how many values of C to try, at least 1, or positive values with commas "
+        f"(0.1,1,10), but is {text}."
+    )
+
+
 def in_options(message: str) -> str:
     """Let a message of the library speak of options, not of parameters."""
     message = re.sub(
-        r"The '(\w+)' parameter of LinearSVC", lambda m: OPTIONS.get(m[1], m[0]), message
+        r"The '(\w+)' parameter of LinearSVC(?:CV)?", lambda m: OPTIONS.get(m[1], m[0]), message
     )
     for name, option in OPTIONS.items():
         message = re.sub(rf"(?<![\w./-]){name}=[\"']?([\w.+-]+)[\"']?", rf"{option} \1", message)
-        if "_" in name:  # others are words too
+        if "_" in name or name in ("Cs", "tol"):  # others are words too
             message = re.sub(rf"(?<![\w./-]){name}(?![\w/-]|\.\w)", option, message)
     return message.replace("only with force", "only with --force")
 

@@ -10,7 +10,7 @@ import typer
 
 from .. import estimators
 from ..io import load_model
-from ._shell import FAILED, Json, NJobs, Quiet, Shell, ZeroBased, in_options
+from ._shell import FAILED, Json, NJobs, Quiet, Shell, ZeroBased, check_parameters
 
 __all__ = ["certify"]
 
@@ -76,10 +76,7 @@ def certify(
             raise typer.BadParameter(f"{model_file} does not tell C: say --cost.")
         given = {"C": cost, "loss": loss, "multi_class": multi_class}
         model.set_params(**{name: value for name, value in given.items() if value is not None})
-        try:
-            model._validate_params()
-        except ValueError as error:
-            raise typer.BadParameter(in_options(str(error))) from None
+        check_parameters(model)
         X, y = shell.load(
             file, zero_based=zero_based, n_jobs=n_jobs, n_features=model.n_features_in_
         )

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from ..estimators import LinearSVC
+from ..estimators import LinearSVC, LinearSVCCV
 from ..io import save_liblinear, save_model
 from ..io.liblinear import integer_classes
 from ._shell import (
@@ -32,10 +32,10 @@ from ._shell import (
     Tol,
     ZeroBased,
     check_output,
-    in_options,
+    check_parameters,
 )
 
-__all__ = ["train"]
+__all__ = ["WRITERS", "certificate", "destination", "train"]
 
 WRITERS = {"npz": save_model, "liblinear": save_liblinear}
 SUFFIXES = {".model": "liblinear", ".liblinear": "liblinear", ".txt": "liblinear"}
@@ -107,11 +107,8 @@ def train(
         random_state=seed,
         verbose=0 if quiet or json else 1,
     )
-    try:
-        model._validate_params()
-    except ValueError as error:
-        raise typer.BadParameter(in_options(str(error))) from None
-    path, model_format = _destination(file, output, model_format)
+    check_parameters(model)
+    path, model_format = destination(file, output, model_format)
 
     with Shell(json, quiet) as shell:
         check_output(path, force)
@@ -131,7 +128,7 @@ def train(
         seconds = perf_counter() - started
         WRITERS[model_format](model, path, force=force)
 
-        shell.show("Certificate", _certificate(model, seconds))
+        shell.show("Certificate", certificate(model, seconds))
         shell.facts |= {"model": str(path), "format": model_format, "interrupted": interrupted}
         shell.tell(f"Model written to {path}")
         if interrupted:
@@ -145,7 +142,7 @@ def train(
             shell.code = FAILED
 
 
-def _destination(file: Path, output: Path | None, model_format: str | None) -> tuple[Path, str]:
+def destination(file: Path, output: Path | None, model_format: str | None) -> tuple[Path, str]:
     """Return where to write the model, and in which format."""
     if model_format is None:
         model_format = "npz" if output is None else SUFFIXES.get(output.suffix, "npz")
@@ -155,7 +152,8 @@ def _destination(file: Path, output: Path | None, model_format: str | None) -> t
     return output or Path(f"{file.stem}{suffix}"), model_format
 
 
-def _certificate(model: LinearSVC, seconds: float) -> dict[str, Any]:
+def certificate(model: LinearSVC | LinearSVCCV, seconds: float) -> dict[str, Any]:
+    """Return what there is to say of a fit."""
     return {
         "primal_objective": model.primal_objective_,
         "dual_objective": model.dual_objective_,

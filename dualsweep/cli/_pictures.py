@@ -1,0 +1,48 @@
+"""Pictures in files; they need matplotlib, but no screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from ..io._files import atomic_file
+from ._shell import check_output
+
+__all__ = ["Plot", "check_picture", "new_figure", "save_picture"]
+
+Plot: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--plot", metavar="PICTURE", help="Where to draw it: a .png, .pdf or .svg file."),
+]
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return a figure that no window shows."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            '--plot needs matplotlib, which is not installed. Get it with pip install "dualsweep'
+            '[plot]".'
+        ) from error
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def check_picture(path: Path, force: bool) -> None:
+    """Find out before the work, not after it, that a picture cannot be written."""
+    check_output(path, force)
+    known = new_figure(1, 1).canvas.get_supported_filetypes()
+    if _format(path) not in known:
+        raise ValueError(f"--plot must end in one of .{', .'.join(sorted(known))}, but is {path}.")
+
+
+def save_picture(figure: Any, path: Path, force: bool) -> None:
+    """Write the picture, complete or not at all."""
+    with atomic_file(path, force=force) as file:
+        figure.savefig(file, format=_format(path), dpi=150)
+
+
+def _format(path: Path) -> str:
+    return path.suffix[1:].lower()

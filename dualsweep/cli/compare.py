@@ -1,0 +1,155 @@
+"""Which formulation suits some data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import typer
+
+from ..estimators import LinearSVC, MulticlassComparison, compare_multiclass
+from ._pictures import Plot, check_picture, new_figure, save_picture
+from ._shell import (
+    FAILED,
+    ClassWeight,
+    Force,
+    Json,
+    Loss,
+    MaxIter,
+    NoIntercept,
+    Quiet,
+    Schedule,
+    Shell,
+    Solver,
+    Tol,
+    ZeroBased,
+    check_parameters,
+    parse_costs,
+)
+
+__all__ = ["compare"]
+
+
+def compare(
+    file: Annotated[
+        Path, typer.Argument(metavar="DATA", help="Rows and labels: text, a store or .npz.")
+    ],
+    plot: Plot = None,
+    force: Force = False,
+    costs: Annotated[
+        str,
+        typer.Option(
+            metavar="COSTS",
+            help="Values of C to choose from, with commas; or how many, from 2^-6 to 2^3.",
+        ),
+    ] = "0.01,0.03,0.1,0.3,1,3,10",
+    repeats: Annotated[int, typer.Option(min=2, help="Partitions of the rows.")] = 10,
+    loss: Loss = "hinge",
+    tol: Tol = 1e-3,
+    max_iter: MaxIter = 1000,
+    no_intercept: NoIntercept = False,
+    class_weight: ClassWeight = None,
+    schedule: Schedule = "auto",
+    solver: Solver = "auto",
+    n_jobs: Annotated[
+        int, typer.Option(help="Threads to read, and to train; -1 for all cores.")
+    ] = 1,
+    seed: Annotated[int, typer.Option(help="Seeds the partitions and the order of visits.")] = 0,
+    zero_based: ZeroBased = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare one-versus-rest, Crammer-Singer and Weston-Watkins on data of three classes or more.
+
+    Repeatedly, the rows of each class are split at random into 60 % to train on, 20 % to choose C
+    on and 20 % to test on, the same for all methods. Shows the mean and the deviation of the
+    accuracies on test rows, and how likely differences like these are if there is none (p-values
+    of Wilcoxon's signed-rank test, two-sided). --loss is that of one-versus-rest.
+
+    Ends with exit code 0 if every relative duality gap is proven to be at most --tol, and with 1
+    if not. Ctrl-C ends with 130.
+
+    [bold]Examples[/bold]
+
+    dualsweep compare news20.svm --n-jobs -1
+
+    dualsweep compare mnist.npz --costs 0.1,1,10 --repeats 20 --plot mnist.png
+    """
+    options: dict[str, Any] = {
+        "loss": loss,
+        "solver": solver,
+        "schedule": schedule,
+        "fit_intercept": not no_intercept,
+        "tol": tol,
+        "max_iter": max_iter,
+        "class_weight": class_weight,
+        "n_jobs": n_jobs,
+        "random_state": seed,
+        "verbose": 0 if quiet or json else 1,
+    }
+    check_parameters(LinearSVC(**options))
+    values = parse_costs(costs)
+
+    with Shell(json, quiet) as shell:
+        if plot is not None:
+            check_picture(plot, force)
+        X, y = shell.load(file, zero_based=zero_based, n_jobs=n_jobs)
+        started = perf_counter()
+        with shell.warnings():
+            result = compare_multiclass(X, y, Cs=values, n_repeats=repeats, **options)
+        shell.facts["seconds"] = perf_counter() - started
+        if plot is not None:
+            save_picture(_draw(result), plot, force)
+            shell.facts["picture"] = str(plot)
+        _report(shell, result)
+        if plot is not None:
+            shell.tell(f"Picture written to {plot}")
+        if (result.relative_gap > tol).any():
+            shell.code = FAILED
+
+
+def _report(shell: Shell, result: MulticlassComparison) -> None:
+    """Note what came out, and show a row for each method and each pair of them."""
+    shell.facts |= {
+        "methods": result.methods,
+        "mean": result.mean.tolist(),
+        "deviation": result.deviation.tolist(),
+        "p_values": [
+            {"methods": pair, "p_value": p_value} for pair, p_value in result.p_values.items()
+        ],
+        "accuracy": result.accuracy.tolist(),
+        "C": result.C.tolist(),
+        "relative_gap": result.relative_gap.tolist(),
+    }
+    lowest, highest = result.C.min(axis=0), result.C.max(axis=0)
+    shell.table(
+        f"Test accuracy, {len(result.accuracy)} partitions",
+        ["method", "mean", "deviation", "C"],
+        [
+            [
+                method,
+                f"{result.mean[m]:.2%}",
+                f"{result.deviation[m]:.2%}",
+                f"{lowest[m]:g}" + (f" to {highest[m]:g}" if lowest[m] < highest[m] else ""),
+            ]
+            for m, method in enumerate(result.methods)
+        ],
+    )
+    shell.table(
+        "Is there a difference?",
+        ["method", "and", "p-value"],
+        [[one, other, f"{p_value:.2g}"] for (one, other), p_value in result.p_values.items()],
+    )
+
+
+def _draw(result: MulticlassComparison) -> Any:
+    """Draw means, and a line for each partition: methods are compared on the same ones."""
+    figure = new_figure(6.4, 4.8)
+    axes = figure.subplots()
+    names = [method.replace("_", " ") for method in result.methods]
+    axes.plot(names, 100 * result.accuracy.T, color="0.7", linewidth=1.0, marker=".")
+    axes.errorbar(names, 100 * result.mean, 100 * result.deviation, fmt="o", capsize=6, zorder=3)
+    axes.margins(x=0.2)
+    axes.set(ylabel="Test accuracy (%)", title="Mean ± deviation, and each partition")
+    return figure

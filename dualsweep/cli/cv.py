@@ -1,0 +1,216 @@
+"""The choice of C."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ..estimators import LinearSVCCV
+from ..io.liblinear import integer_classes
+from ..plotting import PathDisplay
+from ._pictures import Plot, check_picture, new_figure, save_picture
+from ._shell import (
+    FAILED,
+    ClassWeight,
+    Force,
+    Json,
+    Loss,
+    MaxIter,
+    ModelFormat,
+    MultiClass,
+    NoIntercept,
+    Quiet,
+    Schedule,
+    Seed,
+    Shell,
+    Solver,
+    Tol,
+    ZeroBased,
+    check_output,
+    check_parameters,
+    parse_costs,
+)
+from .train import WRITERS, certificate, destination
+
+__all__ = ["cv"]
+
+
+def cv(
+    file: Annotated[
+        Path, typer.Argument(metavar="DATA", help="Rows and labels: text, a store or .npz.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--model",
+            "-o",
+            help="Where to write the model with the C of choice.",
+            show_default="nowhere",
+        ),
+    ] = None,
+    model_format: ModelFormat = None,
+    plot: Plot = None,
+    force: Force = False,
+    costs: Annotated[
+        str,
+        typer.Option(
+            metavar="COSTS",
+            help="How many values of C to try, from 2^-6 to 2^3; or the values, with commas.",
+        ),
+    ] = "10",
+    folds: Annotated[int, typer.Option(min=2, help="Parts to hold out, one after the other.")] = 5,
+    scoring: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SCORING",
+            help="What to choose by, in scikit-learn's words: f1, roc_auc, balanced_accuracy, ...",
+            show_default="accuracy",
+        ),
+    ] = None,
+    selection: Annotated[
+        str,
+        typer.Option(
+            metavar="SELECTION",
+            help="best, or one_standard_error: the smallest C that is at most that much worse.",
+        ),
+    ] = "best",
+    patience: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Stop after this many values of C without a better score; 0 tries all."
+        ),
+    ] = 3,
+    tol_search: Annotated[
+        float | None,
+        typer.Option(help="Relative duality gap to prove in the search.", show_default="--tol"),
+    ] = None,
+    loss: Loss = "squared_hinge",
+    tol: Tol = 1e-3,
+    max_iter: MaxIter = 1000,
+    no_intercept: NoIntercept = False,
+    class_weight: ClassWeight = None,
+    schedule: Schedule = "auto",
+    multi_class: MultiClass = "ovr",
+    solver: Solver = "auto",
+    n_jobs: Annotated[
+        int, typer.Option(help="Threads to read, and to train the folds; -1 for all cores.")
+    ] = 1,
+    seed: Seed = 0,
+    zero_based: ZeroBased = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Choose C by cross-validation, and train with it.
+
+    Each fold trains ascending values of C, each from the solution before, on the rows it does not
+    hold out, and is scored on those it does. Then a model is trained on all rows.
+
+    Ends with exit code 0 if every relative duality gap is proven to be at most its tolerance, and
+    with 1 if not; the choice is made, and the model written, all the same. Ctrl-C writes nothing
+    and ends with 130.
+
+    [bold]Examples[/bold]
+
+    dualsweep cv a1a.svm
+
+    dualsweep cv rcv1.npz --costs 0.1,1,10 --scoring f1 --n-jobs -1 --model rcv1.model.npz
+
+    dualsweep cv news20.svm.bz2 --selection one_standard_error --plot news20.png
+    """
+    model = LinearSVCCV(
+        Cs=parse_costs(costs),
+        cv=folds,
+        scoring=scoring,
+        selection=selection,
+        patience=patience or None,
+        tol_search=tol_search,
+        loss=loss,
+        multi_class=multi_class,
+        solver=solver,
+        schedule=schedule,
+        fit_intercept=not no_intercept,
+        tol=tol,
+        max_iter=max_iter,
+        class_weight=class_weight,
+        n_jobs=n_jobs,
+        random_state=seed,
+        verbose=0 if quiet or json else 1,
+    )
+    check_parameters(model)
+    path, model_format = destination(file, output, model_format)
+    if output is not None and output == plot:
+        raise typer.BadParameter(f"--model and --plot are both {plot}.")
+
+    with Shell(json, quiet) as shell:
+        if output is not None:
+            check_output(path, force)
+        if plot is not None:
+            check_picture(plot, force)
+        X, y = shell.load(file, zero_based=zero_based, n_jobs=n_jobs)
+        if output is not None and model_format == "liblinear":
+            integer_classes(np.unique(y))  # rather now than after the work
+        started = perf_counter()
+        with shell.warnings():
+            model.fit(X, y)
+        seconds = perf_counter() - started
+        if output is not None:
+            WRITERS[model_format](model, path, force=force)
+            shell.facts |= {"model": str(path), "format": model_format}
+        if plot is not None:
+            save_picture(_draw(model), plot, force)
+            shell.facts["picture"] = str(plot)
+
+        _report(shell, model)
+        shell.show(f"Model with C = {model.C_:g}", certificate(model, seconds))
+        if output is not None:
+            shell.tell(f"Model written to {path}")
+        if plot is not None:
+            shell.tell(f"Picture written to {plot}")
+        if not model.converged_ or (model.search_gap_ > _tol_search(model)).any():
+            shell.code = FAILED
+
+
+def _tol_search(model: LinearSVCCV) -> float:
+    return model.tol if model.tol_search is None else model.tol_search
+
+
+def _report(shell: Shell, model: LinearSVCCV) -> None:
+    """Note what the search found, and show a row for each C."""
+    scoring = model.scoring or "accuracy"
+    shell.facts |= {
+        "C": model.C_,
+        "scoring": scoring,
+        "selection": model.selection,
+        "Cs": model.Cs_.tolist(),
+        "mean_score": model.mean_score_.tolist(),
+        "std_error": model.std_error_.tolist(),
+        "scores": model.scores_.tolist(),
+        "n_support": model.n_support_.tolist(),
+        "search_gap": model.search_gap_.tolist(),
+        "fit_time": model.fit_time_.tolist(),
+    }
+    shell.table(
+        f"{len(model.scores_)} folds",
+        ["C", scoring.replace("_", " "), "std. error", "support vectors", "seconds", ""],
+        [
+            [
+                f"{C:g}",
+                f"{model.mean_score_[j]:.4f}",
+                f"{model.std_error_[j]:.4f}",
+                f"{model.n_support_[:, j].mean():,.0f}",
+                f"{model.fit_time_[:, j].sum():.3g}",
+                "chosen" if model.C_ == C else "",
+            ]
+            for j, C in enumerate(model.Cs_)
+        ],
+    )
+
+
+def _draw(model: LinearSVCCV) -> Any:
+    figure = new_figure(6.4, 7.2)
+    PathDisplay.from_estimator(model, ax=figure.subplots(3, 1, sharex=True))
+    return figure
