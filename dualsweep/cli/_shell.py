@@ -197,7 +197,7 @@ class Shell:
         if self.talks:
             table = Table(title=escape(title), title_justify="left")
             for j, column in enumerate(columns):
-                numbers = all(row[j][:1].isdigit() for row in rows)
+                numbers = all(row[j].lstrip("-")[:1].isdigit() for row in rows)
                 table.add_column(column, justify="right" if numbers else "left")
             for row in rows:
                 table.add_row(*map(escape, row))

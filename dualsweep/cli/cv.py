@@ -165,7 +165,9 @@ def cv(
             shell.facts["picture"] = str(plot)
 
         _report(shell, model)
-        shell.show(f"Model with C = {model.C_:g}", certificate(model, seconds))
+        shell.show(
+            f"Model with C = {model.C_:g}", certificate(model) | {"seconds_with_search": seconds}
+        )
         if output is not None:
             shell.tell(f"Model written to {path}")
         if plot is not None:

@@ -128,7 +128,7 @@ def train(
         seconds = perf_counter() - started
         WRITERS[model_format](model, path, force=force)
 
-        shell.show("Certificate", certificate(model, seconds))
+        shell.show("Certificate", certificate(model) | {"seconds": seconds})
         shell.facts |= {"model": str(path), "format": model_format, "interrupted": interrupted}
         shell.tell(f"Model written to {path}")
         if interrupted:
@@ -152,8 +152,8 @@ def destination(file: Path, output: Path | None, model_format: str | None) -> tu
     return output or Path(f"{file.stem}{suffix}"), model_format
 
 
-def certificate(model: LinearSVC | LinearSVCCV, seconds: float) -> dict[str, Any]:
-    """Return what there is to say of a fit."""
+def certificate(model: LinearSVC | LinearSVCCV) -> dict[str, Any]:
+    """Return what is known of a model."""
     return {
         "primal_objective": model.primal_objective_,
         "dual_objective": model.dual_objective_,
@@ -162,7 +162,6 @@ def certificate(model: LinearSVC | LinearSVCCV, seconds: float) -> dict[str, Any
         "converged": model.converged_,
         "epochs": model.n_iter_,
         "support_vectors": len(model.support_),
-        "seconds": seconds,
     }
 
 
