@@ -4,7 +4,9 @@ import bz2
 import gzip
 import importlib
 import lzma
+import os
 import re
+import threading
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from naive import nearest_float, parse_svmlight
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from dualsweep.io import load_svmlight, svmlight
+from dualsweep.io import load_data, load_svmlight, svmlight
 from dualsweep.kernels.decimals import (
     EXPONENTS,
     FIVES,
@@ -333,6 +335,25 @@ def test_zstandard_is_not_there(path, monkeypatch):
     monkeypatch.setattr(svmlight, "import_module", fail)
     with pytest.raises(ImportError, match=r'pip install "dualsweep\[zst\]"'):
         load(path, b"\x28\xb5\x2f\xfd")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
+@pytest.mark.parametrize("load_pipe", [load_svmlight, load_data])
+def test_pipes(path, load_pipe):
+    os.mkfifo(path)
+    content = b"+1 1:0.5 3:2\n" * 50_000 + b"-1 2:1"
+    writer = threading.Thread(target=path.write_bytes, args=[gzip.compress(content)])
+    writer.start()
+    X, y = load_pipe(path)
+    writer.join()
+    assert (X.shape, X.nnz, y[-1]) == ((50_001, 3), 100_001, -1)
+
+
+def test_rows_that_grow_along_the_file(path, monkeypatch):
+    monkeypatch.setattr(svmlight, "CHUNK", 100)
+    lines = [f"{i} " + " ".join(f"{j}:{j}" for j in range(1, i)) for i in range(200)]
+    content = "\n".join([*lines, *reversed(lines)]).encode()
+    assert_as_naive(load(path, content), content, one_based=True)
 
 
 def test_watching(path, monkeypatch):

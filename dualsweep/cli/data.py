@@ -138,6 +138,8 @@ def _kind(path: Path) -> str:
         raise FileNotFoundError(f"There is no file {path}.")
     if path.is_dir():
         return "store"
+    if not path.is_file():
+        return "svmlight"  # a pipe, from which nothing can be read twice
     with path.open("rb") as file:
         start = file.read(len(MAGIC))
     if start == MAGIC:

@@ -70,10 +70,11 @@ def load_data(
         X, y = open_store(path).load()
         _check_width(path, X, n_features)
         return X, y
-    with path.open("rb") as file:
-        zipped = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
-    if zipped or path.suffix == ".npz":
-        return _load_npz(path, n_features, labelled)
+    if path.is_file():  # from a pipe, nothing can be read twice
+        with path.open("rb") as file:
+            zipped = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
+        if zipped or path.suffix == ".npz":
+            return _load_npz(path, n_features, labelled)
     return _load_svmlight(path, n_features, zero_based=zero_based, n_jobs=n_jobs, watch=watch)
 
 

@@ -130,7 +130,7 @@ def load_svmlight(
     for block in iter_svmlight(
         path, dtype=dtype, zero_based=zero_based, multilabel=multilabel, n_jobs=n_jobs, watch=note
     ):
-        share = n_read / max(Path(path).stat().st_size, n_read)
+        share = n_read / max(Path(path).stat().st_size, n_read) if n_read else 1.0
         indptr.append(block.indptr[1:] + data.n, share)
         if multilabel:
             label_ptr.append(block.label_ptr[1:] + labels.n, share)
@@ -168,6 +168,7 @@ class _Joined:
     """
 
     MARGIN = 1.1
+    MOST_GROWTH = 64  # the first rows may be unlike the others
 
     def __init__(self, dtype: Any) -> None:
         self._room = np.empty(0, dtype)
@@ -178,7 +179,8 @@ class _Joined:
         n = self.n + len(part)
         dtype = np.result_type(self._room, part)
         if n > len(self._room) or dtype != self._room.dtype:
-            room = np.empty(int(self.MARGIN * n / share) + 1, dtype)
+            growth = min(self.MARGIN / share, self.MOST_GROWTH)
+            room = np.empty(int(growth * n) + 1, dtype)
             room[: self.n] = self._room[: self.n]
             self._room = room
         self._room[self.n : n] = part
@@ -287,7 +289,7 @@ def _chunks(
                 end = start + stream.readinto(view[start:room])
             except damages as error:
                 raise ValueError(f"{path} is damaged or cut short ({error}).") from error
-            if watch is not None:
+            if watch is not None and file.seekable():  # a pipe has no place in it
                 watch(file.tell())
             if end == start:
                 break
