@@ -28,6 +28,7 @@ from rich.progress import (
 from rich.table import Table
 
 from ..estimators import LinearSVC, LinearSVCCV
+from ..estimators._progress import announce_compilation
 from ..io import load_data
 
 __all__ = [
@@ -225,7 +226,7 @@ class Shell:
             transient=True,
             disable=not (self.talks and sys.stderr.isatty()),
         )
-        with bar:
+        with bar, announce_compilation(self.talks):
             task = bar.add_task(what, total=total)
             yield lambda done: bar.update(task, completed=done)
 
