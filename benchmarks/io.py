@@ -162,8 +162,8 @@ def measure(path: Path, name: str, part: str, repeats: int, out: Path) -> None:
         contenders = ["dualsweep", *PEERS]
         train(path, "dualsweep")  # compiles
     for rep in range(repeats):
-        first = rep % len(contenders)  # what came before leaves its traces in the memory
-        for contender in contenders[first:] + contenders[:first]:
+        # In another order each time, so that none always runs after the same other.
+        for contender in np.random.default_rng(rep).permutation(contenders).tolist():
             if part == "read":
                 watch, excess = read(path, contender), np.nan
             else:
@@ -186,8 +186,8 @@ def compare(frame: pd.DataFrame) -> pd.DataFrame:
             runs.pivot(index="turn", columns="contender", values=kind)
             for kind in ("seconds", "cpu")
         )
-        ours = next(name for name in runs["contender"] if name.startswith("dualsweep"))
-        for contender in runs["contender"].unique():
+        ours = min(name for name in runs["contender"] if name.startswith("dualsweep"))
+        for contender in sorted(runs["contender"].unique(), key=str.lower):
             ratio = seconds[contender] / seconds[ours]
             median = seconds[contender].median()
             table.append(
