@@ -99,13 +99,14 @@ class Objective(BaseObjective):
     def get_objective(self) -> dict:
         return {"X": self.X, "y": self.y, "loss": self.loss, "C": self.C}
 
-    def evaluate_result(self, coef, intercept, converged, lower) -> dict:
+    def evaluate_result(self, coef, intercept, converged, lower, cpu) -> dict:
         coef = np.asarray(coef, dtype=np.float64)
         losses = LOSSES[self.loss](self.X @ coef.T + intercept, self.y)
         value = 0.5 * (np.sum(coef**2) + np.sum(intercept**2)) + self.C * losses.sum()
         return {
             "value": float(value),
             "lower": lower,
+            "cpu": cpu,
             "converged": converged,
             "enough": self.stop_at is not None and value <= self.stop_at,
         }
@@ -113,4 +114,10 @@ class Objective(BaseObjective):
     def get_one_result(self) -> dict:
         n_scores = self.y.max() + 1 if self.loss in MULTICLASS else 1
         coef, intercept = np.zeros((n_scores, self.X.shape[1])), np.zeros(n_scores)
-        return {"coef": coef, "intercept": intercept, "converged": True, "lower": math.nan}
+        return {
+            "coef": coef,
+            "intercept": intercept,
+            "converged": True,
+            "lower": math.nan,
+            "cpu": math.nan,
+        }

@@ -187,7 +187,8 @@ def test_measuring_stops_at_floor_and_cap_and_resumes(ratios, tmp_path):
 
 def make_runs(ratios, cell, runs):
     rows = [(*cell, *run, np.nan, True) for run in runs]
-    return pd.DataFrame(rows, columns=ratios.COLUMNS)
+    columns = [name for name in ratios.COLUMNS if name != "cpu"]
+    return pd.DataFrame(rows, columns=columns).assign(cpu=np.nan)
 
 
 def test_ratios_are_taken_at_equal_suboptimality_within_a_repeat(ratios):
@@ -215,6 +216,9 @@ def test_ratios_are_taken_at_equal_suboptimality_within_a_repeat(ratios):
     assert (tight["ratio"], tight["low"], tight["high"]) == (5.0, 5.0, 5.0)  # 10 / 2, 20 / 4
     assert np.isnan(tight["fast"])
     assert tight["unsure"] == pytest.approx(5e-3)
+    frame["cpu"] = frame["time"] ** 2
+    loose, _ = ratios.compare(frame, [1e-2, 1e-3], clock="cpu").to_dict("records")
+    assert (loose["low"], loose["high"]) == (4.0, 64.0)
 
 
 def test_summary_has_geometric_means_and_counts_what_they_leave_out(ratios):
@@ -277,7 +281,7 @@ class Clock:
 def clock(decay, monkeypatch):
     """Sweeps take a second, computing weights 10, and certificates 100."""
     clock, problem = Clock(), decay.MulticlassProblem
-    monkeypatch.setattr(decay, "perf_counter", clock)
+    monkeypatch.setattr(decay, "thread_time", clock)
     for name, seconds in {"sweep": 1.0, "weights": 10.0, "certify": 100.0}.items():
         monkeypatch.setattr(problem, name, clock.takes(seconds, getattr(problem, name)))
     return clock

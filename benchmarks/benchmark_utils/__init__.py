@@ -5,6 +5,7 @@ import os
 import warnings
 from functools import lru_cache
 from pathlib import Path
+from time import process_time
 from typing import ClassVar
 
 import numpy as np
@@ -64,9 +65,11 @@ class Contender(BaseSolver):
                 self.fit(self.X[few], self.y[few], tol)
 
     def run(self, tol: float):
+        began = process_time()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ConvergenceWarning)
             self.coef, self.intercept = self.fit(self.X, self.y, tol)
+        self.cpu = process_time() - began
         self.converged = not any(issubclass(w.category, ConvergenceWarning) for w in caught)
 
     def get_result(self) -> dict:
@@ -75,4 +78,5 @@ class Contender(BaseSolver):
             "intercept": self.intercept,
             "converged": self.converged,
             "lower": self.lower,
+            "cpu": self.cpu,
         }
