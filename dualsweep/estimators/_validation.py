@@ -10,7 +10,16 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-__all__ = ["check_Cs", "check_data", "encode_labels", "row_costs"]
+__all__ = [
+    "balanced_weights",
+    "check_Cs",
+    "check_classes",
+    "check_data",
+    "check_weights",
+    "class_codes",
+    "encode_labels",
+    "row_costs",
+]
 
 LEAST_COST = 1e-300  # less is no cost: its reciprocal overflows
 
@@ -29,7 +38,7 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any,
         estimator, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
     )
     check_classification_targets(y)
-    return X, y, _check_weights(sample_weight, X)
+    return X, y, check_weights(sample_weight, X)
 
 
 def check_Cs(Cs: Any) -> Any:  # noqa: N802
@@ -52,18 +61,28 @@ def encode_labels(y: Any, sample_weight: Any) -> tuple[Any, Any]:
     """
     present = slice(None) if sample_weight is None else sample_weight > 0
     classes = np.unique(y[present])
+    check_classes(classes)
+    return classes, class_codes(y, classes)
+
+
+def check_classes(classes: Any) -> None:
+    """Raise ValueError unless there are at least two classes."""
     if len(classes) < 2:
         raise ValueError(
             f"Training needs at least 2 classes among the rows of positive weight, but found "
             f"{len(classes)} class{'es' * (len(classes) != 1)}: {classes.tolist()}."
         )
+
+
+def class_codes(y: Any, classes: Any) -> Any:
+    """Return the number of each row's class (-1: none)."""
     codes = np.searchsorted(classes, y)
     codes[codes == len(classes)] = 0
     codes[classes[codes] != y] = -1
-    return classes, codes
+    return codes
 
 
-def _check_weights(sample_weight: Any, X: Any) -> Any:
+def check_weights(sample_weight: Any, X: Any) -> Any:
     """Return the sample weights as float64, or None if there are none."""
     if sample_weight is None:
         return None
@@ -77,6 +96,11 @@ def _check_weights(sample_weight: Any, X: Any) -> Any:
     return weights
 
 
+def balanced_weights(mass: Any) -> Any:
+    """Return the weights with which classes that have so much weight weigh the same."""
+    return mass.sum() / (len(mass) * mass)
+
+
 def row_costs(C: float, class_weight: Any, classes: Any, codes: Any, sample_weight: Any) -> Any:
     """Return ``C_i = C * sample_weight_i * class_weight[y_i]``."""
     weight = np.ones(len(codes)) if sample_weight is None else sample_weight
@@ -84,7 +108,7 @@ def row_costs(C: float, class_weight: Any, classes: Any, codes: Any, sample_weig
         per_class = np.ones(len(classes))
     elif isinstance(class_weight, str):  # "balanced", counted with weights: 2 is the row twice
         mass = np.bincount(codes[codes >= 0], weight[codes >= 0], minlength=len(classes))
-        per_class = mass.sum() / (len(classes) * mass)
+        per_class = balanced_weights(mass)
     else:
         per_class = compute_class_weight(class_weight, classes=classes, y=classes)
     if per_class.min() < 0:

@@ -18,9 +18,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..losses import LOSSES
+from ..outofcore import Blocks
 from ..problem import Progress, Result
 from ..schedules import SCHEDULES
 from ..solve import SOLVERS, solve
+from ._blocks import BlockFormulation, check_blocks, fits_into
 from ._formulations import FORMULATIONS, Formulation
 from ._interrupt import DeferredInterrupt
 from ._progress import (
@@ -32,7 +34,7 @@ from ._progress import (
     with_callbacks,
 )
 from ._training import TrainingSet, solve_problems, undisturbed
-from ._validation import check_data
+from ._validation import check_data, check_weights
 
 __all__ = ["LinearSVC"]
 
@@ -92,6 +94,10 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
     warm_start : bool, default=False
         Start from the dual variables of the previous fit, if it had as many rows and the same
         classes.
+    memory_limit : int, default=None
+        Bytes that training on a store may take, besides the interpreter and its libraries (some
+        300 MB). A store that fits is loaded, so is any store if there is no limit; else its blocks
+        are read again and again, see the notes. Without meaning for an X that is in memory.
     n_jobs : int, default=None
         Threads that train the classes of one-versus-rest; they share X. None means 1, -1 all
         cores. The result does not depend on it.
@@ -132,6 +138,13 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
     X is used where it lies, without a copy, if it is CSR or C-ordered dense, of float32 or
     float64, memory-mapped or not; anything else is converted once. What is returned and certified
     is float64 in any case.
+
+    A store (`dualsweep.io.open_store`) that does not fit into `memory_limit` is trained block by
+    block: the weights, the dual variables (8 bytes a row) and as many blocks as there is room for
+    are in memory, an epoch is a pass over all blocks, and the certificate and what it proves are
+    the same. The losses of two classes and one-versus-rest can be trained like that, by sweeps,
+    the classes one after the other whatever `n_jobs` is. Ctrl-C and `max_time` have to read all
+    blocks twice more to certify the model so far.
 
     Ctrl-C ends `fit` early but leaves the estimator fitted, with the certificate of the model so
     far; `KeyboardInterrupt` is raised after that.
@@ -175,6 +188,7 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         "max_time": [Interval(Real, 0, None, closed="neither"), None],
         "class_weight": [StrOptions({"balanced"}), dict, None],
         "warm_start": ["boolean"],
+        "memory_limit": [Interval(Integral, 1, None, closed="left"), None],
         "n_jobs": [
             Interval(Integral, 1, None, closed="left"),
             Interval(Integral, None, -1, closed="right"),
@@ -199,6 +213,7 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         max_time: float | None = None,
         class_weight: Any = None,
         warm_start: bool = False,
+        memory_limit: int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -215,23 +230,32 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         self.max_time = max_time
         self.class_weight = class_weight
         self.warm_start = warm_start
+        self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LinearSVC:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None
+    ) -> LinearSVC:
         """Train the model.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
             Rows to learn from; not changed, and not copied where the notes above say so.
-        y : array-like of shape (n_samples,)
-            Class labels of any type.
+        y : array-like of shape (n_samples,), default=None
+            Class labels of any type. None is for stores, and means the labels in the store.
         sample_weight : array-like of shape (n_samples,), default=None
             Multiplies C per row: weight 2 equals the row twice, weight 0 the row left out.
+        checkpoint : str or Path, default=None
+            A directory for the state of training block by block, written after each pass. If it
+            is there already, training goes on from it: a run that was killed is repeated but for
+            the pass it was in, to bitwise the same model. Refused if the data or what defines the
+            problem differ; `tol`, `max_iter`, `max_time` and `memory_limit` may. Nothing else
+            has a use for it, neither an X in memory nor a store that fits.
 
         Returns
         -------
@@ -243,11 +267,30 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         ConvergenceWarning
             If the relative gap is still above `tol`; the message says by how much.
         """
+        if isinstance(X, Blocks):
+            if not fits_into(self.memory_limit, X):
+                self._fit_blocks(X, y, sample_weight, checkpoint)
+                self._warn(stacklevel=4 if HAS_CALLBACKS else 3)
+                return self
+            X, labels = X.load()
+            y = labels if y is None else y
         X, y, sample_weight = check_data(self, X, y, sample_weight)
         with announce_compilation(bool(self.verbose)):
             self._train(TrainingSet(X, y, sample_weight, self._bias), X, y)
         self._warn(stacklevel=4 if HAS_CALLBACKS else 3)
         return self
+
+    def _fit_blocks(self, data: Blocks, y: Any, sample_weight: Any, checkpoint: Any) -> None:
+        """Train on what does not fit into memory."""
+        y = check_blocks(self, data, y)
+        weight = check_weights(sample_weight, data)
+        with announce_compilation(bool(self.verbose)), undisturbed() as interrupt:
+            problems = BlockFormulation(self, data, y, weight, checkpoint)
+            results = self._solve_all(
+                problems, problems.solve, problems.classes, data, y, interrupt, n_threads=1
+            )
+            self.__dict__.update(self._fitted(problems, problems.classes, results))
+        interrupt.deliver()
 
     @property
     def _bias(self) -> float:
@@ -258,8 +301,21 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         """Train on validated data; X and y are what callbacks get to see."""
         formulation = data.at(self.C, self)
         previous = self._previous_dual_coef(data)
+
+        def solve_problem(p: int, **options: Any) -> Result:
+            alpha = None if previous is None else formulation.start(p, previous)
+            return solve(formulation.problem(p), alpha=alpha, **options)
+
         with undisturbed() as interrupt:
-            results = self._solve_all(formulation, data.classes, previous, X, y, interrupt)
+            results = self._solve_all(
+                formulation,
+                solve_problem,
+                data.classes,
+                X,
+                y,
+                interrupt,
+                n_threads=effective_n_jobs(self.n_jobs),
+            )
             self.__dict__.update(self._fitted(formulation, data.classes, results))
         interrupt.deliver()
 
@@ -273,14 +329,15 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
 
     def _solve_all(
         self,
-        formulation: Formulation,
+        formulation: Formulation | BlockFormulation,
+        solve_problem: Callable[..., Result],
         classes: Any,
-        previous: Any,
         X: Any,
         y: Any,
         interrupt: DeferredInterrupt,
+        n_threads: int,
     ) -> list[Result]:
-        """Solve the problems of the formulation, side by side if `n_jobs` says so."""
+        """Solve the problems of the formulation, in so many threads."""
         names = formulation.names(classes)
         callbacks = FitCallbacks(self, X, y, len(names))
 
@@ -290,11 +347,8 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
                 epochs = callbacks.problem(
                     p, lambda w: {"classes_": classes, **self._coef_from(formulation.weights([w]))}
                 )
-                result = solve(
-                    formulation.problem(p),
-                    alpha=None if previous is None else formulation.start(p, previous),
-                    watch=lambda progress: watch(progress) or epochs(progress),
-                    **options,
+                result = solve_problem(
+                    p, watch=lambda progress: watch(progress) or epochs(progress), **options
                 )
                 bars.update(p, result.n_iter, result.relative_gap, result.history["active"][-1])
                 epochs.close(whole_problem=len(names) > 1)
@@ -317,7 +371,7 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
                 len(names),
                 self,
                 seed=self._seed(),
-                n_threads=min(effective_n_jobs(self.n_jobs), len(names)),
+                n_threads=min(n_threads, len(names)),
                 max_time=np.inf if self.max_time is None else self.max_time,
                 stop=lambda: interrupt.requested,
                 watch=watch,
@@ -334,7 +388,7 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         return {"coef_": weights[:, :-1].copy(), "intercept_": self._bias * weights[:, -1]}
 
     def _fitted(
-        self, formulation: Formulation, classes: Any, results: list[Result]
+        self, formulation: Formulation | BlockFormulation, classes: Any, results: list[Result]
     ) -> dict[str, Any]:
         """Return the fitted attributes that the results of the problems make."""
         dual_coef = formulation.dual_coef(results)

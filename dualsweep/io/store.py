@@ -17,8 +17,9 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 from zlib import crc32
 
 import numpy as np
@@ -59,6 +60,10 @@ class Store:
         Type of the values.
     starts : ndarray of shape (n_blocks + 1,)
         First row of each block, and the number of rows.
+    block_bytes : ndarray of shape (n_blocks,)
+        Size of the arrays of each block.
+    fingerprint : str
+        Differs between stores of different content, going by their checksums.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -92,6 +97,10 @@ class Store:
                     f"{size}."
                 )
         self.n_bytes = sum(sizes.values())
+        self.block_bytes = np.array(
+            [sum(block[name]["bytes"] for name in ARRAYS) for block in self._blocks]
+        )
+        self.fingerprint = sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()
 
     def _file(self, b: int, name: str) -> Path:
         return _file(self.path, b, name)
@@ -107,16 +116,27 @@ class Store:
 
         `dualsweep.rows.as_rows` takes the rows without a copy.
         """
-        data, indices, indptr, y = (self._map(b, name) for name in ARRAYS)
+        return self._block(b, "r")
+
+    def read(self, b: int) -> tuple[sp.csr_array, Any]:
+        """Return the rows and labels of block b, read into memory."""
+        return self._block(b, None)
+
+    def read_labels(self, b: int) -> Any:
+        """Return the labels of block b, read into memory."""
+        return self._array(b, "y", None)
+
+    def _block(self, b: int, mode: Literal["r"] | None) -> tuple[sp.csr_array, Any]:
+        data, indices, indptr, y = (self._array(b, name, mode) for name in ARRAYS)
         # As arguments of csr_array, int32 indices would be copied to match int64 pointers.
         X = sp.csr_array((len(indptr) - 1, self.shape[1]), dtype=data.dtype)
         X.data, X.indices, X.indptr = data, indices, indptr
         return X, y
 
-    def _map(self, b: int, name: str) -> Any:
+    def _array(self, b: int, name: str, mode: Literal["r"] | None) -> Any:
         path = self._file(b, name)
         try:
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
+            array = np.load(path, mmap_mode=mode, allow_pickle=False)
         except (ValueError, EOFError) as error:
             raise ValueError(f"The store is damaged: {path} is no array ({error}).") from error
         block = self._blocks[b]
@@ -133,7 +153,7 @@ class Store:
     @property
     def y(self) -> Any:
         """Labels of all rows, in memory."""
-        return np.concatenate([self._map(b, "y") for b in range(len(self))])
+        return np.concatenate([self._array(b, "y", "r") for b in range(len(self))])
 
     def load(self) -> tuple[sp.csr_array, Any]:
         """Return all rows and labels, in memory."""

@@ -1,0 +1,181 @@
+"""Training on a store: one-versus-rest problems whose rows are read block by block."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from ..losses import LOSSES
+from ..outofcore import Blocks, State, solve_blocks
+from ..problem import Problem, Result
+from ..rows import as_rows, sqnorms
+from ._validation import balanced_weights, check_classes, class_codes, row_costs
+
+__all__ = ["BlockFormulation", "check_blocks", "fits_into"]
+
+# What training in memory takes a row besides its entries, at most.
+IN_MEMORY_ROW = 128
+
+
+def fits_into(memory_limit: int | None, data: Blocks) -> bool:
+    """Tell whether to load the data as a whole: its arrays are there twice while it is loaded."""
+    n_bytes = 2 * int(np.sum(data.block_bytes)) + IN_MEMORY_ROW * data.shape[0]
+    return memory_limit is None or n_bytes <= memory_limit
+
+
+def check_blocks(svc: Any, data: Blocks, y: Any) -> Any:
+    """Return labels that replace those of the store, or None; refuse what needs all rows at once.
+
+    Notes on `svc`, a `LinearSVC`, what the data look like.
+    """
+    more = f"Use another, or raise memory_limit ({svc.memory_limit:,} bytes) until the store fits"
+    if svc.multi_class != "ovr":
+        raise ValueError(
+            f"Block by block there is only multi_class='ovr', not {svc.multi_class!r}. {more}."
+        )
+    if svc.solver == "newton":
+        raise ValueError(f"Block by block there are sweeps only, not solver='newton'. {more}.")
+    if svc.warm_start and hasattr(svc, "dual_coef_"):
+        raise ValueError(
+            "Block by block there is no warm start. Set warm_start=False, or pass a checkpoint."
+        )
+    if y is not None:
+        y = column_or_1d(y, warn=True)
+        if len(y) != data.shape[0]:
+            raise ValueError(f"The store has {data.shape[0]} rows, but y has {len(y)}.")
+    svc.n_features_in_ = data.shape[1]
+    svc.__dict__.pop("feature_names_in_", None)
+    return y
+
+
+class BlockFormulation:
+    """A binary problem per class, as `OneVersusRest`, one after the other.
+
+    That takes the memory of one problem, and reads the blocks once per class and pass. (All
+    classes side by side would read them once for all, but keep the dual variables of all.)
+    """
+
+    def __init__(self, svc: Any, data: Blocks, y: Any, weight: Any, checkpoint: Any) -> None:
+        self.svc, self.data, self.y, self.weight = svc, data, y, weight
+        self.loss, self.bias = LOSSES[svc.loss], svc._bias
+        self.classes, mass = self._count()
+        self.class_weight = svc.class_weight
+        if isinstance(svc.class_weight, str):
+            balanced = balanced_weights(mass).tolist()
+            self.class_weight = dict(zip(self.classes.tolist(), balanced, strict=True))
+        # The costs of one row per class, of the weight of all its rows: refuses if they overflow.
+        row_costs(svc.C, self.class_weight, self.classes, np.arange(len(self.classes)), mass)
+        self.positives = [1] if len(self.classes) == 2 else list(range(len(self.classes)))
+        self.checkpoint = None if checkpoint is None else self._checkpoint(checkpoint)
+
+    def _rows(self, b: int) -> slice:
+        return slice(int(self.data.starts[b]), int(self.data.starts[b + 1]))
+
+    def _labels(self, b: int) -> Any:
+        return self.data.read_labels(b) if self.y is None else self.y[self._rows(b)]
+
+    def _weight(self, b: int) -> Any:
+        return None if self.weight is None else self.weight[self._rows(b)]
+
+    def _count(self) -> tuple[Any, Any]:
+        """Return the classes that have weight, and how much."""
+        found: dict[Any, float] = {}
+        kinds = []
+        for b in range(len(self.data.block_bytes)):
+            labels, weight = self._labels(b), self._weight(b)
+            present = slice(None) if weight is None else weight > 0
+            classes, places = np.unique(labels[present], return_inverse=True)
+            mass = np.bincount(places, None if weight is None else weight[present])
+            for label, m in zip(classes.tolist(), mass.tolist(), strict=True):
+                found[label] = found.get(label, 0.0) + m
+            kinds.append(classes)
+        classes = np.unique(np.concatenate(kinds))
+        check_classification_targets(classes)
+        check_classes(classes)
+        return classes, np.array([found[label] for label in classes.tolist()])
+
+    def _checkpoint(self, path: str | Path) -> Any:
+        from ..io.checkpoint import Checkpoint  # io imports estimators
+
+        svc = self.svc
+        rows = sha256()
+        if self.y is not None:
+            for b in range(len(self.data.block_bytes)):
+                rows.update(class_codes(self._labels(b), self.classes).tobytes())
+        if self.weight is not None:
+            rows.update(self.weight.tobytes())
+        random_state = svc.random_state
+        settings = {
+            "data": self.data.fingerprint,
+            "y and sample_weight": rows.hexdigest(),
+            "classes": self.classes.tolist(),
+            "C": float(svc.C),
+            "loss": svc.loss,
+            "class_weight": None if self.class_weight is None else repr(self.class_weight),
+            "intercept_scaling": float(self.bias),
+            "schedule": svc.schedule,
+            "random_state": int(random_state)
+            if isinstance(random_state, int | np.integer)
+            else None,
+        }
+        return Checkpoint(path, settings)
+
+    def names(self, classes: Any) -> list[str]:
+        """Return a name for each problem."""
+        return [f"class {classes[k]}" for k in self.positives]
+
+    def read(self, p: int, b: int) -> Problem:
+        """Return block b of the p-th problem."""
+        X, labels = self.data.read(b)
+        rows = as_rows(X, self.bias)
+        sqnorm = sqnorms(rows)
+        if not np.isfinite(sqnorm).all():
+            i = int(np.argmax(~np.isfinite(sqnorm)))
+            raise ValueError(
+                f"Row {self._rows(b).start + i} of the store has values that are not finite, or a "
+                "squared norm beyond float64. Correct them, or scale the features."
+            )
+        codes = class_codes(labels if self.y is None else self._labels(b), self.classes)
+        cost = row_costs(self.svc.C, self.class_weight, self.classes, codes, self._weight(b))
+        y = np.where(codes == self.positives[p], 1.0, -1.0)
+        return Problem(rows, sqnorm, y, cost, self.loss)
+
+    def solve(self, p: int, *, solver: str, **options: Any) -> Result:
+        """Solve the p-th problem; of its dual variables keep those that are not 0, with signs."""
+        checkpoint = self.checkpoint
+        arrays = None if checkpoint is None else checkpoint.read(p)
+
+        def save(state: State) -> None:
+            if checkpoint is not None:
+                checkpoint.write(p, state.arrays())
+
+        result = solve_blocks(
+            lambda b: self.read(p, b),
+            self.data.starts,
+            self.data.block_bytes,
+            self.data.shape[1] + 1,
+            memory=self.svc.memory_limit,
+            state=None if arrays is None else State.from_arrays(arrays),
+            save=save,
+            **options,
+        )
+        for b in range(len(self.data.block_bytes)):
+            positive = class_codes(self._labels(b), self.classes) == self.positives[p]
+            result.alpha[self._rows(b)][~positive] *= -1.0
+        result.alpha = sp.csr_array(result.alpha[None, :])
+        return result
+
+    def weights(self, ws: list[Any]) -> Any:
+        """Return the model's rows of weights, the bias last."""
+        return np.stack(ws)
+
+    def dual_coef(self, results: list[Result]) -> Any:
+        """Return the model's signed dual variables."""
+        alphas = [result.alpha for result in results]
+        return alphas[0] if len(alphas) == 1 else sp.vstack(alphas, format="csr")

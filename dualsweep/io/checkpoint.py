@@ -1,0 +1,67 @@
+"""Checkpoints: where the runs of a fit are, so that a killed one goes on from there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ._npz import read_arrays, write_arrays
+
+__all__ = ["Checkpoint"]
+
+SETTINGS = "settings"
+
+
+class Checkpoint:
+    """A directory with a file for each of several problems, written atomically.
+
+    Parameters
+    ----------
+    path : str or Path
+        The directory; made with the first file if it does not exist.
+    settings : dict
+        What the arrays are worthless without, in JSON's types. Reading refuses what was written
+        under other settings.
+    """
+
+    def __init__(self, path: str | Path, settings: dict[str, Any]) -> None:
+        self.path = Path(path)
+        self.settings = json.loads(json.dumps(settings))
+        if self.path.exists() and not self.path.is_dir():
+            raise NotADirectoryError(
+                f"The checkpoint {self.path} has to be a directory, but is not."
+            )
+        if not self.path.parent.is_dir():
+            raise FileNotFoundError(
+                f"There is no directory {self.path.parent} to write {self.path.name} to."
+            )
+
+    def _file(self, problem: int) -> Path:
+        return self.path / f"{problem:06d}.npz"
+
+    def read(self, problem: int) -> dict[str, Any] | None:
+        """Return the arrays of a problem, or None if there are none yet."""
+        path = self._file(problem)
+        if not path.exists():
+            return None
+        arrays = read_arrays(path)
+        if SETTINGS not in arrays:
+            raise ValueError(f"{path} is not a checkpoint: it lacks {SETTINGS}.")
+        before = json.loads(str(arrays.pop(SETTINGS)))
+        for name in sorted({*before, *self.settings}):
+            old, new = before.get(name), self.settings.get(name)
+            if old != new:
+                raise ValueError(
+                    f"The checkpoint {self.path} is of another run: {name} was {old!r} and is "
+                    f"{new!r}. Go on with what it was, or choose another directory."
+                )
+        return arrays
+
+    def write(self, problem: int, arrays: dict[str, Any]) -> None:
+        """Replace the arrays of a problem."""
+        self.path.mkdir(exist_ok=True)
+        settings = {SETTINGS: np.array(json.dumps(self.settings))}
+        write_arrays(self._file(problem), settings | arrays, force=True)
