@@ -1,7 +1,7 @@
 """Training on rows that do not fit into memory: blocks from disk, visited one group at a time.
 
-A pass visits all blocks in random order, in groups of as many as there is room for; a group is
-swept several times while a thread reads the next one. Only the dual variables (8 bytes a row) and
+A pass visits all blocks in random order, in groups of as many as there is room for. The rows of a
+group are swept several times, mixed, while a thread reads the next one. Only the dual variables (8 bytes a row) and
 the weights stay in memory. Each block's dual variables are final for a pass as soon as its group
 is done, so the weights are summed up afresh along the way: a pass ends with the weights of its
 dual variables, free of drift, and a certificate takes one more reading, not two.
@@ -29,11 +29,19 @@ from .schedules import SCHEDULES
 
 __all__ = ["Blocks", "State", "room_for_blocks", "solve_blocks"]
 
-# Sweeps over a group of blocks while it is in memory.
+# Sweeps over a group of blocks while it is in memory. Passes to a relative gap of 1e-3 with 2, 3, 5
+# and 8 of them, on 100,000 rows of text-like data in 49 blocks and groups of 6: 23, 15, 13 and 13
+# (hinge; 17 sweeps in memory), 20, 9, 8 and 7 (squared hinge).
 INNER_SWEEPS = 3
 
+# A sweep over a group visits its blocks in turns, in random order, each of them in so many pieces.
+# Rows that are visited together in every pass make sweeps slow: on 30,000 rows 32 passes of single
+# sweeps in small pieces proved 1e-3, but 60 passes over one block after the other no more than
+# 1.3e-2. Groups are other ones in each pass for the same reason.
+PIECES = 64
+
 # What a row in memory takes besides its entries: label, cost, squared norm; schedule and scratch.
-BYTES_PER_ROW = 80
+BYTES_PER_ROW = 96
 
 # As in `dualsweep.sweeps`: the gap at the end of a pass, guessed from what its first visits saw; a
 # certificate is computed if the guess says it will hold, and after CHECK_EVERY passes.
@@ -265,20 +273,37 @@ class _BlockRun:
             SCHEDULES[self.schedule](np.flatnonzero(problem.cost > 0), state.rng)
             for _, problem in chunk
         ]
+        shares = [np.zeros(len(problem.y)) for _, problem in chunk]
         for inner in range(INNER_SWEEPS):
-            for (rows, problem), plan in zip(chunk, plans, strict=True):
-                if not len(plan.rows):
-                    continue
-                order = plan.next_order()
-                grads, gains = np.empty(len(order)), np.empty(len(order))
-                shares = np.zeros(len(problem.y))
+            orders = [plan.next_order() if len(plan.rows) else plan.rows for plan in plans]
+            grads = [np.empty(len(order)) for order in orders]
+            gains = [np.empty(len(order)) for order in orders]
+            pieces = [
+                (t, slice(len(order) * piece // PIECES, len(order) * (piece + 1) // PIECES))
+                for t, order in enumerate(orders)
+                for piece in range(PIECES)
+            ]
+            turns = np.arange(len(pieces))
+            shuffle(state.rng, turns)
+            for turn in turns.tolist():
+                t, piece = pieces[turn]
+                rows, problem = chunk[t]
                 state.dual += problem.sweep(
-                    plan.shrunk, order, state.alpha[rows], state.w, grads, gains, shares
+                    plans[t].shrunk,
+                    orders[t][piece],
+                    state.alpha[rows],
+                    state.w,
+                    grads[t][piece],
+                    gains[t][piece],
+                    shares[t],
                 )
-                plan.observe(order, grads, gains)
-                seen += float(shares.sum()) if inner == 0 else 0.0
                 if self.poll():
                     return seen
+            for t, plan in enumerate(plans):
+                if len(orders[t]):
+                    plan.observe(orders[t], grads[t], gains[t])
+            if inner == 0:
+                seen = sum(float(share.sum()) for share in shares)
         return seen
 
     def _add_weights(self, chunk: Chunk, w: Any, part: Any) -> None:

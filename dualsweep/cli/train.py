@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from ..estimators import LinearSVC, LinearSVCCV
-from ..io import save_liblinear, save_model
+from ..io import Store, open_store, save_liblinear, save_model
 from ..io.liblinear import integer_classes
 from ._shell import (
     FAILED,
@@ -37,6 +37,7 @@ from ._shell import (
 
 __all__ = ["WRITERS", "certificate", "destination", "train"]
 
+MEGABYTE = 1 << 20
 WRITERS = {"npz": save_model, "liblinear": save_liblinear}
 SUFFIXES = {".model": "liblinear", ".liblinear": "liblinear", ".txt": "liblinear"}
 
@@ -69,6 +70,23 @@ def train(
     schedule: Schedule = "auto",
     multi_class: MultiClass = "ovr",
     solver: Solver = "auto",
+    memory_limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="MEGABYTES",
+            help="For a store: what training may take, besides some 300 MB for the program. A "
+            "store that does not fit is read block by block, again and again.",
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIRECTORY",
+            help="With --memory-limit: where to write the state after each pass over the blocks, "
+            "and to go on from if it is there.",
+        ),
+    ] = None,
     n_jobs: Annotated[
         int,
         typer.Option(help="Threads to read, and to train more than two classes; -1 for all cores."),
@@ -91,6 +109,8 @@ def train(
     dualsweep train rcv1.npz -C 0.5 --loss hinge --tol 1e-4 -o rcv1.model.npz
 
     dualsweep train news20.svm.bz2 --n-jobs -1 --max-time 60 --format liblinear --force
+
+    dualsweep train huge.store --memory-limit 1500 --checkpoint huge.checkpoint
     """
     model = LinearSVC(
         C=cost,
@@ -103,24 +123,31 @@ def train(
         max_iter=max_iter,
         max_time=max_time,
         class_weight=class_weight,
+        memory_limit=None if memory_limit is None else memory_limit * MEGABYTE,
         n_jobs=n_jobs,
         random_state=seed,
         verbose=0 if quiet or json else 1,
     )
     check_parameters(model)
     path, model_format = destination(file, output, model_format)
+    if checkpoint is not None and memory_limit is None:
+        raise typer.BadParameter("--checkpoint is of use with --memory-limit only.")
 
     with Shell(json, quiet) as shell:
         check_output(path, force)
-        X, y = shell.load(file, zero_based=zero_based, n_jobs=n_jobs)
-        if model_format == "liblinear":
-            integer_classes(np.unique(y))  # rather now than after the work
+        X, y = (
+            shell.load(file, zero_based=zero_based, n_jobs=n_jobs)
+            if memory_limit is None
+            else _open(shell, file)
+        )
+        if model_format == "liblinear":  # rather now than after the work
+            integer_classes(_classes(X) if y is None else np.unique(y))
         started = perf_counter()
         interrupted = False
         try:
             with warnings.catch_warnings():  # the certificate below says it
                 warnings.filterwarnings("ignore", message="LinearSVC stopped at")
-                model.fit(X, y)
+                model.fit(X, y, checkpoint=checkpoint)
         except KeyboardInterrupt:
             if not hasattr(model, "coef_"):
                 raise
@@ -140,6 +167,30 @@ def train(
                 "scale the features."
             )
             shell.code = FAILED
+
+
+def _open(shell: Shell, path: Path) -> tuple[Store, None]:
+    """Open a store to train on block by block, with its own labels."""
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"--memory-limit needs a store: dualsweep convert {path} STORE.")
+    store = open_store(path)
+    rows, features = store.shape
+    shell.facts |= {
+        "data": str(path),
+        "rows": rows,
+        "features": features,
+        "entries": store.n_entries,
+        "bytes": store.n_bytes,
+    }
+    shell.tell(
+        f"{path}: {rows:,} rows, {features:,} features, {store.n_entries:,} entries, "
+        f"{store.n_bytes / MEGABYTE:,.0f} MB in {len(store):,} blocks"
+    )
+    return store, None
+
+
+def _classes(store: Store) -> Any:
+    return np.unique(np.concatenate([np.unique(store.read_labels(b)) for b in range(len(store))]))
 
 
 def destination(file: Path, output: Path | None, model_format: str | None) -> tuple[Path, str]:
