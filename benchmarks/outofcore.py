@@ -31,12 +31,11 @@ def write(path: Path, megabytes: int, n_features: int, block_megabytes: int) -> 
         left, part = megabytes * MEGABYTE, 0
         informative = None
         while left > 0:
-            # One seed gives one order of the words; rows differ by where the generator has got to.
             X, _ = make_text_like(50_000, n_features, noise=0.0, random_state=part)
             frequency = np.argsort(-np.bincount(X.indices, minlength=n_features), kind="stable")
             rank = np.empty(n_features, np.int32)
             rank[frequency] = np.arange(n_features, dtype=np.int32)
-            X.indices = rank[X.indices]  # by frequency: the same words in all parts
+            X.indices = rank[X.indices]  # by frequency, so that parts have their words in common
             X.has_sorted_indices = False
             X.sort_indices()
             rng = np.random.default_rng([part, 1])
@@ -61,7 +60,7 @@ def train(args: argparse.Namespace) -> None:
     from dualsweep.io import open_store
 
     store = open_store(args.store)
-    mapped = _status("VmSize")
+    mapped, resident = _status("VmSize"), _status("VmRSS")
     started = time.perf_counter()
     model = LinearSVC(
         C=args.C,
@@ -80,6 +79,7 @@ def train(args: argparse.Namespace) -> None:
         "memory_limit_megabytes": args.memory,
         "address_space_before_megabytes": mapped,
         "address_space_peak_megabytes": _status("VmPeak"),
+        "rss_before_megabytes": resident,
         "rss_peak_megabytes": _status("VmHWM"),
         "seconds": seconds,
         "read_megabytes": int(io["rchar"]) / MEGABYTE,

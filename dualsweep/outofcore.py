@@ -1,10 +1,10 @@
 """Training on rows that do not fit into memory: blocks from disk, visited one group at a time.
 
 A pass visits all blocks in random order, in groups of as many as there is room for. The rows of a
-group are swept several times, mixed, while a thread reads the next one. Only the dual variables (8 bytes a row) and
-the weights stay in memory. Each block's dual variables are final for a pass as soon as its group
-is done, so the weights are summed up afresh along the way: a pass ends with the weights of its
-dual variables, free of drift, and a certificate takes one more reading, not two.
+group are swept several times, mixed, while a thread reads the next one. Only the dual variables
+(8 bytes a row) and the weights stay in memory. Each block's dual variables are final for a pass as
+soon as its group is done, so the weights are summed up afresh along the way: a pass ends with the
+weights of its dual variables, free of drift, and a certificate takes one more reading, not two.
 
 Blocks have to be in ordinary memory, not mapped. Under a limit on address space (``ulimit -v``) a
 mapping counts in full, in a control group mapped pages count as they are touched, and are dropped
@@ -39,6 +39,7 @@ INNER_SWEEPS = 3
 # sweeps in small pieces proved 1e-3, but 60 passes over one block after the other no more than
 # 1.3e-2. Groups are other ones in each pass for the same reason.
 PIECES = 64
+LEAST_PIECE = 8  # visits that a call is worth
 
 # What a row in memory takes besides its entries: label, cost, squared norm; schedule and scratch.
 BYTES_PER_ROW = 96
@@ -279,9 +280,10 @@ class _BlockRun:
             grads = [np.empty(len(order)) for order in orders]
             gains = [np.empty(len(order)) for order in orders]
             pieces = [
-                (t, slice(len(order) * piece // PIECES, len(order) * (piece + 1) // PIECES))
+                (t, slice(start, start + step))
                 for t, order in enumerate(orders)
-                for piece in range(PIECES)
+                for step in [len(order) // PIECES + LEAST_PIECE]
+                for start in range(0, len(order), step)
             ]
             turns = np.arange(len(pieces))
             shuffle(state.rng, turns)

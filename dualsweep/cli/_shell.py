@@ -131,7 +131,7 @@ OPTIONS = {
         name: f"--{name.replace('_', '-')}"
         for name in (
             *("loss", "multi_class", "solver", "schedule", "tol", "max_iter", "max_time"),
-            *("class_weight", "n_jobs", "zero_based"),
+            *("class_weight", "memory_limit", "n_jobs", "zero_based"),
             *("scoring", "selection", "patience", "tol_search"),
         )
     },
