@@ -143,8 +143,9 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
     block: the weights, the dual variables (8 bytes a row) and as many blocks as there is room for
     are in memory, an epoch is a pass over all blocks, and the certificate and what it proves are
     the same. The losses of two classes and one-versus-rest can be trained like that, by sweeps,
-    the classes one after the other whatever `n_jobs` is. Ctrl-C and `max_time` have to read all
-    blocks twice more to certify the model so far.
+    the classes one after the other whatever `n_jobs` is. Blocks of a tenth of `memory_limit` or
+    smaller are best: a pass mixes the rows of the blocks that are in memory together. Ctrl-C and
+    `max_time` have to read all blocks twice more to certify the model so far.
 
     Ctrl-C ends `fit` early but leaves the estimator fitted, with the certificate of the model so
     far; `KeyboardInterrupt` is raised after that.
