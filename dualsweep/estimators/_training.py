@@ -31,8 +31,10 @@ class TrainingSet:
     def __init__(self, X: Any, y: Any, weight: Any, bias: float) -> None:
         self.y, self.weight = y, weight
         self.classes, self.codes = encode_labels(y, weight)
-        self.rows = as_rows(X, bias)
-        self.sqnorm = sqnorms(self.rows)
+        with DeferredInterrupt() as interrupt:  # one that comes during compilation can get lost
+            self.rows = as_rows(X, bias)
+            self.sqnorm = sqnorms(self.rows)
+        interrupt.deliver()
         if not np.isfinite(self.sqnorm).all():
             raise ValueError(
                 f"Row {int(np.argmax(~np.isfinite(self.sqnorm)))} of X has a squared norm beyond "
