@@ -1,5 +1,7 @@
 import signal
 
+collect_ignore = ["fuzz_svmlight.py"]  # no test, and it needs atheris
+
 # A shell's background job ignores Ctrl-C, and so would everything that the tests send it to.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -122,7 +122,7 @@ def test_objective_is_the_naive_sum(benchmark, loss):
     objective = make_objective(benchmark, loss, C=0.7)
     n_scores = 1 if loss in BINARY else 4
     W = np.random.default_rng(0).normal(size=(n_scores, 21))
-    value = objective.evaluate_result(W[:, :-1], W[:, -1], True, np.nan)["value"]
+    value = objective.evaluate_result(W[:, :-1], W[:, -1], True, np.nan, np.nan)["value"]
     assert value == pytest.approx(naive_value(objective, W), rel=1e-12)
 
 

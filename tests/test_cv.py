@@ -488,9 +488,9 @@ def test_interrupt_after_the_search_leaves_a_model(monkeypatch, digits):
     X, y = digits
     solve_all = LinearSVC._solve_all
 
-    def spy(*args):
+    def spy(*args, **options):
         interrupt_soon()
-        return solve_all(*args)
+        return solve_all(*args, **options)
 
     monkeypatch.setattr(LinearSVC, "_solve_all", spy)
     model = LinearSVCCV(Cs=[100.0], solver="sweep", tol_search=0.9, tol=1e-13, max_iter=10**9)
