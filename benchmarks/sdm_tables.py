@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from benchmark_utils import read_npz
 from ratios import markdown
-from scipy.sparse import csr_matrix, vstack
+from scipy.sparse import vstack
 
 from dualsweep import compare_multiclass
 from dualsweep.estimators import MulticlassComparison
@@ -51,12 +52,8 @@ news20 has no separate test rows.
 
 def load(folder: Path, data: str) -> tuple[Any, np.ndarray]:
     """Return all rows there are, to train and to test on: the partitions are made anew."""
-    parts = []
-    for path in (folder / f"{data}.npz", folder / f"{data}.t.npz"):
-        if path.exists():
-            with np.load(path) as z:
-                X = csr_matrix((z["data"], z["indices"], z["indptr"]), shape=z["shape"])
-                parts.append((X, z["y"]))
+    paths = folder / f"{data}.npz", folder / f"{data}.t.npz"
+    parts = [read_npz(path) for path in paths if path.exists()]
     width = max(X.shape[1] for X, _ in parts)
     for X, _ in parts:
         X.resize(X.shape[0], width)

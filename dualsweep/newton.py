@@ -20,6 +20,7 @@ onto the row's feasible set; see `dualsweep.kernels.newton_multiclass`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -72,12 +73,12 @@ def newton_cost(problem: AnyProblem) -> float:
     if d > DIRECT_WEIGHTS:
         return np.inf
     stored, n = n_stored(problem.rows), len(problem.y)
-    classes = max(problem.weights_shape[1:], default=1)
     pairs = 0.5 * stored * (stored / n) * 0.5  # about half the rows are in J
     factor = d**3 / 3 / 10  # ten multiplications of LAPACK in the time of one random entry
     if isinstance(problem, Problem):
         steps = 12 if problem.loss.diag > 0 else 30
         return steps * (3 * stored + pairs + factor + 5 * n + 30_000)
+    classes = problem.n_classes
     # As many pairs of classes as there are classes, the free ones of a row being few.
     return 40 * (stored * classes + classes * pairs + factor + 20 * n * classes + 30_000)
 
@@ -126,7 +127,7 @@ def _adopt(run: Run, b: Any) -> bool:
     return run.converged
 
 
-class _Steps:
+class _Steps(ABC):
     """Newton's iterate: the weights w, the slacks, and the dual point b they imply.
 
     What depends on the formulation is in the subclasses.
@@ -146,29 +147,29 @@ class _Steps:
         self.alpha = np.zeros((len(run.problem.y), *self.b.shape[1:]))
         self.w_of_b = np.empty_like(self.w)
 
+    @abstractmethod
     def first_slack(self) -> Any:
         """Return the slacks of w = 0."""
-        raise NotImplementedError
 
+    @abstractmethod
     def response(self, v: Any) -> Any:
         """Return by how much the slacks change along v."""
-        raise NotImplementedError
 
+    @abstractmethod
     def implied_dual(self) -> tuple[float, float]:
         """Fill in u and b; return the losses and their excess over what b proves."""
-        raise NotImplementedError
 
+    @abstractmethod
     def slope(self, q: Any, t: float) -> tuple[float, float]:
         """Return ``sum_i b_i q_i`` where the slacks have changed by t q, and its derivative."""
-        raise NotImplementedError
 
+    @abstractmethod
     def hessian(self) -> Any:
         """Return the Hessian without its identity; None if told to stop."""
-        raise NotImplementedError
 
+    @abstractmethod
     def add_hessian_product(self, v: Any, out: Any) -> None:
         """Add the product of the Hessian, without its identity, with v."""
-        raise NotImplementedError
 
     def measure(self) -> None:
         """Compute b, the gradient, and the gaps they prove."""

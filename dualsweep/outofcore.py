@@ -26,6 +26,7 @@ from ._random import random_state, shuffle
 from .problem import HISTORY_DTYPE, Problem, Progress, Result
 from .run import ROUNDING
 from .schedules import SCHEDULES
+from .sweeps import gap_left
 
 __all__ = ["Blocks", "State", "room_for_blocks", "solve_blocks"]
 
@@ -44,9 +45,8 @@ LEAST_PIECE = 8  # visits that a call is worth
 # What a row in memory takes besides its entries: label, cost, squared norm; schedule and scratch.
 BYTES_PER_ROW = 96
 
-# As in `dualsweep.sweeps`: the gap at the end of a pass, guessed from what its first visits saw; a
-# certificate is computed if the guess says it will hold, and after CHECK_EVERY passes.
-LEAST_LEFT, MOST_LEFT = 0.2, 0.8
+# A certificate is computed if the gap guessed from a pass's first visits says it will hold, and
+# after CHECK_EVERY passes.
 CORRECTION = 4.0
 CHECK_EVERY = 10
 
@@ -82,7 +82,7 @@ class State:
     checked: int = 0  # passes done at the latest certificate
     seconds: float = 0.0
     dual: float = 0.0
-    seen: float = np.inf  # sum of the shares of the gap at the first visits of the latest pass
+    seen: float = 0.0  # sum of the shares of the gap at the first visits of the latest pass
     estimate: float = np.inf  # of the gap
     correction: float = 1.0
 
@@ -259,9 +259,8 @@ class _BlockRun:
                 return False
             self._add_weights(chunk, fresh, part)
         state.w[:] = fresh
-        left = np.sqrt(seen / state.seen) if 0.0 < state.seen < np.inf else 1.0
+        state.estimate = state.correction * gap_left(seen, state.seen)
         state.seen = seen
-        state.estimate = state.correction * min(max(left, LEAST_LEFT), MOST_LEFT) * seen
         state.epoch += 1
         state.seconds = perf_counter() - self.started
         return True

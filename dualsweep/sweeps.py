@@ -12,7 +12,7 @@ from .rows import n_stored
 from .run import Run
 from .schedules import Schedule
 
-__all__ = ["sweeps"]
+__all__ = ["gap_left", "sweeps"]
 
 # A certificate reads every row twice, in sequence and in float64, which takes as long as 0.5 to 2
 # sweeps (w in cache; w of a million features). It is computed when the gap seen by the sweeps says
@@ -71,8 +71,7 @@ def sweeps(run: Run, plan: Schedule, give_up: Callable[[float], bool]) -> None:
         plan.observe(order[:done], grads[:done], gains[:done])
         visits += done
         seen_before, seen = seen, float(shares.sum())
-        left = np.sqrt(seen / seen_before) if seen_before > 0 else 1.0
-        estimate = correction * min(max(left, LEAST_LEFT), MOST_LEFT) * seen
+        estimate = correction * gap_left(seen, seen_before)
         relative_gap = estimate / (dual + estimate)
         run.tick(relative_gap, w)
 
@@ -100,6 +99,12 @@ def sweeps(run: Run, plan: Schedule, give_up: Callable[[float], bool]) -> None:
                 w = run.w
             else:
                 w[:] = run.w
+
+
+def gap_left(seen: float, before: float) -> float:
+    """Guess the gap at the end of a sweep from what its visits saw, and those of the one before."""
+    left = float(np.sqrt(seen / before)) if before > 0 else 1.0
+    return min(max(left, LEAST_LEFT), MOST_LEFT) * seen
 
 
 def _parts(problem: AnyProblem, order: Any) -> Iterator[slice]:

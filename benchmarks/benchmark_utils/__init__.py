@@ -20,7 +20,12 @@ MULTICLASS = ("crammer_singer", "weston_watkins")
 @lru_cache(maxsize=1)  # every cell and repeat of one data set is a benchopt run of its own
 def load_data(name: str) -> tuple[csr_matrix, np.ndarray]:
     """Return X and y of ``NAME.npz`` in the folder DUALSWEEP_DATA."""
-    with np.load(Path(os.environ["DUALSWEEP_DATA"]) / f"{name}.npz") as z:
+    return read_npz(Path(os.environ["DUALSWEEP_DATA"]) / f"{name}.npz")
+
+
+def read_npz(path: Path) -> tuple[csr_matrix, np.ndarray]:
+    """Return X and y of a file."""
+    with np.load(path) as z:
         X = csr_matrix((z["data"], z["indices"], z["indptr"]), shape=z["shape"])
         return X, z["y"]
 

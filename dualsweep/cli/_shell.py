@@ -64,6 +64,9 @@ FAILED, BAD, INTERRUPTED = 1, 2, 130
 Json: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")
 ]
+Data: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="DATA", help="Rows and labels: text, a store or .npz.")
+]
 Quiet: TypeAlias = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print neither progress nor result.")
 ]

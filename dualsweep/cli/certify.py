@@ -10,7 +10,7 @@ import typer
 
 from .. import estimators
 from ..io import load_model
-from ._shell import FAILED, Json, NJobs, Quiet, Shell, ZeroBased, check_parameters
+from ._shell import FAILED, Data, Json, NJobs, Quiet, Shell, ZeroBased, check_parameters
 
 __all__ = ["certify"]
 
@@ -21,9 +21,7 @@ def certify(
     model_file: Annotated[
         Path, typer.Argument(metavar="MODEL", help="What train wrote, or LIBLINEAR.")
     ],
-    file: Annotated[
-        Path, typer.Argument(metavar="DATA", help="Rows and labels: text, a store or .npz.")
-    ],
+    file: Data,
     cost: Annotated[
         float | None,
         typer.Option(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from ._pictures import Plot, check_picture, new_figure, save_picture
 from ._shell import (
     FAILED,
     ClassWeight,
+    Data,
     Force,
     Json,
     Loss,
@@ -32,9 +32,7 @@ __all__ = ["compare"]
 
 
 def compare(
-    file: Annotated[
-        Path, typer.Argument(metavar="DATA", help="Rows and labels: text, a store or .npz.")
-    ],
+    file: Data,
     plot: Plot = None,
     force: Force = False,
     costs: Annotated[

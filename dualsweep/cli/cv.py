@@ -16,6 +16,7 @@ from ._pictures import Plot, check_picture, new_figure, save_picture
 from ._shell import (
     FAILED,
     ClassWeight,
+    Data,
     Force,
     Json,
     Loss,
@@ -40,9 +41,7 @@ __all__ = ["cv"]
 
 
 def cv(
-    file: Annotated[
-        Path, typer.Argument(metavar="DATA", help="Rows and labels: text, a store or .npz.")
-    ],
+    file: Data,
     output: Annotated[
         Path | None,
         typer.Option(

@@ -17,6 +17,7 @@ from ._shell import (
     FAILED,
     INTERRUPTED,
     ClassWeight,
+    Data,
     Force,
     Json,
     Loss,
@@ -43,9 +44,7 @@ SUFFIXES = {".model": "liblinear", ".liblinear": "liblinear", ".txt": "liblinear
 
 
 def train(
-    file: Annotated[
-        Path, typer.Argument(metavar="DATA", help="Rows and labels: text, a store or .npz.")
-    ],
+    file: Data,
     output: Annotated[
         Path | None,
         typer.Option(

@@ -268,16 +268,15 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         ConvergenceWarning
             If the relative gap is still above `tol`; the message says by how much.
         """
-        if isinstance(X, Blocks):
-            if not fits_into(self.memory_limit, X):
-                self._fit_blocks(X, y, sample_weight, checkpoint)
-                self._warn(stacklevel=4 if HAS_CALLBACKS else 3)
-                return self
-            X, labels = X.load()
-            y = labels if y is None else y
-        X, y, sample_weight = check_data(self, X, y, sample_weight)
-        with announce_compilation(bool(self.verbose)):
-            self._train(TrainingSet(X, y, sample_weight, self._bias), X, y)
+        if isinstance(X, Blocks) and not fits_into(self.memory_limit, X):
+            self._fit_blocks(X, y, sample_weight, checkpoint)
+        else:
+            if isinstance(X, Blocks):
+                X, labels = X.load()
+                y = labels if y is None else y
+            X, y, sample_weight = check_data(self, X, y, sample_weight)
+            with announce_compilation(bool(self.verbose)):
+                self._train(TrainingSet(X, y, sample_weight, self._bias), X, y)
         self._warn(stacklevel=4 if HAS_CALLBACKS else 3)
         return self
 
