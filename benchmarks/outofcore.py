@@ -3,6 +3,10 @@
 The store is written in bounded memory. A child process then limits its own address space
 (RLIMIT_AS, what ``ulimit -v`` sets: everything the process maps counts, whether it is touched or
 not), trains block by block and reports time, bytes read, peak memory and the certificate.
+
+With ``--kills`` the child is killed that many times at random moments, and started again, before it
+may finish. The certificate is then computed once more, in NumPy, from the dual variables of the
+checkpoint and the blocks of the store.
 """
 
 from __future__ import annotations
@@ -10,11 +14,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import resource
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 MEGABYTE = 1 << 20
 
@@ -97,6 +103,66 @@ def _status(name: str) -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name + ":"))
 
 
+def passes_done(checkpoint: Path) -> int:
+    """Return after how many passes the checkpoint was written."""
+    import numpy as np
+
+    path = checkpoint / "000000.npz"
+    if not path.exists():
+        return 0
+    with np.load(path) as arrays:
+        return int(arrays["epoch"])
+
+
+def kill_at_random(
+    command: list[str], environment: dict[str, str], args: argparse.Namespace
+) -> None:
+    """Start the child `args.kills` times and kill it within `args.lifetime` seconds."""
+    moments = random.Random(0)
+    for kill in range(1, args.kills + 1):
+        before, lifetime = passes_done(args.checkpoint), moments.uniform(0.0, args.lifetime)
+        child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+        try:
+            child.wait(lifetime)
+            raise SystemExit(f"It ended by itself before kill {kill}: take a smaller --lifetime.")
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        after = passes_done(args.checkpoint)
+        print(f"kill {kill} after {lifetime:.1f} s: {before} -> {after} passes", flush=True)
+
+
+def verify(args: argparse.Namespace) -> None:
+    """Compute the objectives of the checkpoint's dual variables from scratch, in NumPy."""
+    import numpy as np
+
+    from dualsweep.io import open_store
+
+    store = open_store(args.store)
+    with np.load(args.checkpoint / "000000.npz") as arrays:
+        alpha = arrays["alpha"]
+
+    def blocks() -> Any:
+        for b, start in enumerate(store.starts[:-1]):
+            X, y = store.read(b)
+            yield X.astype(np.float64), 2.0 * y - 1.0, alpha[start : store.starts[b + 1]]
+
+    w = np.zeros(store.shape[1] + 1)
+    for X, signs, own in blocks():
+        w += np.append(X.T @ (signs * own), signs @ own)
+    slack = [np.maximum(0.0, 1.0 - s * (X @ w[:-1] + w[-1])) for X, s, _ in blocks()]
+    losses = np.concatenate(slack)
+    assert alpha.min() >= 0.0
+    if args.loss == "hinge":
+        assert alpha.max() <= args.C
+        curvature = 0.0
+    else:
+        losses, curvature = losses**2, 1.0 / (2.0 * args.C)
+    primal = 0.5 * w @ w + args.C * losses.sum()
+    dual = alpha.sum() - 0.5 * (w @ w + curvature * alpha @ alpha)
+    print(json.dumps({"primal_in_numpy": primal, "relative_gap_in_numpy": 1.0 - dual / primal}))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--store", type=Path, required=True, help="written if it is not there")
@@ -109,8 +175,12 @@ def main() -> None:
     parser.add_argument("--loss", default="squared_hinge")
     parser.add_argument("--tol", type=float, default=1e-3)
     parser.add_argument("--checkpoint", type=Path)
+    parser.add_argument("--kills", type=int, default=0, help="how often to kill it on the way")
+    parser.add_argument("--lifetime", type=float, default=30.0, help="seconds to a kill, at most")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.kills and not args.checkpoint:
+        parser.error("--kills needs a --checkpoint to go on from.")
     if args.child:
         train(args)
         return
@@ -121,7 +191,10 @@ def main() -> None:
     # Each thread of a BLAS library and each malloc arena reserves address space it does not use.
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
     command = [sys.executable, __file__, "--child", *sys.argv[1:]]
-    sys.exit(subprocess.run(command, env=environment, check=False).returncode)
+    kill_at_random(command, environment, args)
+    subprocess.run(command, env=environment, check=True)
+    if args.checkpoint:
+        verify(args)
 
 
 if __name__ == "__main__":
