@@ -102,32 +102,37 @@ class HandOver:
     of the sweeps so far.
     """
 
-    AT_ONCE = 5e6  # Newton steps that cost less than this, some milliseconds, need no sweeps first
-    SWEEP_ENTRY = 2.5  # an entry visited by a sweep, in random order and twice
-    SWEEP_CLASS = 0.25  # the same per class, where there are many of them
-    SWEEP_BLOCK = 150.0  # a block step
-    SWEEP_CALL = 10_000.0  # what a sweep costs before it has visited a row
-    FIRST_LOOK = 6
+    # Newton steps that cost less than so many entries, some milliseconds, or than so many sweeps need
+    # no sweeps first.
+    AT_ONCE, AT_ONCE_SWEEPS = 5e6, 10.0
+    # What a sweep costs: before it has visited a row, per row and per entry; with many classes, per
+    # block step and per entry and class.
+    SWEEP_CALL, SWEEP_ROW, SWEEP_ENTRY = 10_000.0, 100.0, 2.0
+    SWEEP_BLOCK, SWEEP_CLASS = 150.0, 0.25
+    # Sweeps that have to be done to judge their rate, and as a part of what Newton is worth.
+    FIRST_LOOK, FIRST_PART = 3, 1 / 8
 
     def __init__(self, problem: AnyProblem, tol: float, solver: str) -> None:
         self.tol = tol
         cost = newton_cost(problem)
         self.allowed = solver == "newton" or (solver == "auto" and np.isfinite(cost))
-        self.at_once = solver == "newton" or (self.allowed and cost <= self.AT_ONCE)
         stored = n_stored(problem.rows)
         if isinstance(problem, Problem):
-            sweep = self.SWEEP_ENTRY * stored
+            sweep = self.SWEEP_ENTRY * stored + self.SWEEP_ROW * len(problem.y)
         else:
             sweep = self.SWEEP_CLASS * problem.n_classes * stored
             sweep += self.SWEEP_BLOCK * len(problem.y)
         self.sweeps_worth = cost / (sweep + self.SWEEP_CALL)
+        cheap = cost <= self.AT_ONCE or self.sweeps_worth <= self.AT_ONCE_SWEEPS
+        self.at_once = solver == "newton" or (self.allowed and cheap)
         self.gaps: list[float] = []
 
     def __call__(self, relative_gap: float) -> bool:
         """Note the gap after a sweep; return whether to leave the rest to Newton."""
         self.gaps.append(relative_gap)
         n = len(self.gaps)
-        if not self.allowed or n < self.FIRST_LOOK or relative_gap <= self.tol:
+        first_look = max(self.FIRST_LOOK, self.FIRST_PART * self.sweeps_worth)
+        if not self.allowed or n < first_look or relative_gap <= self.tol:
             return False
         window = n - n // 2
         rate = np.log(self.gaps[n // 2 - 1] / relative_gap) / (window + 1)

@@ -158,11 +158,11 @@ def test_hand_over_follows_the_rate_of_the_gap():
     problem = naive.library_problem(*naive.random_data(3000, 8), 1.0, "squared_hinge", BIAS)
     rule = HandOver(problem, tol=1e-6, solver="auto")
     assert rule.allowed
-    rule.sweeps_worth = 20.0
+    rule.sweeps_worth = 48.0
     fast = [rule(0.1**k) for k in range(6)]
     assert not any(fast)  # one more decade: two sweeps
     slow = HandOver(problem, tol=1e-6, solver="auto")
-    slow.sweeps_worth = 20.0
+    slow.sweeps_worth = 48.0
     assert [slow(0.9**k) for k in range(6)] == [False] * 5 + [True]
     never = HandOver(problem, tol=1e-6, solver="sweep")
     assert not any(never(0.99**k) for k in range(50))

@@ -225,7 +225,8 @@ def test_newton_takes_over_along_the_path():
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_where_newton_was_needed_before_it_starts(monkeypatch, loss):
-    monkeypatch.setattr("dualsweep.solve.HandOver.AT_ONCE", 0.0)  # sweeps first, also if tiny
+    for name in ("AT_ONCE", "AT_ONCE_SWEEPS"):  # sweeps first, also if tiny
+        monkeypatch.setattr(f"dualsweep.solve.HandOver.{name}", 0.0)
     monkeypatch.setattr("dualsweep.path.SWEEPS_AGAIN", np.inf)
     first, second, _ = binary_problems(loss, 2.0)
     swept, newton = (
