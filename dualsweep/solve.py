@@ -102,8 +102,8 @@ class HandOver:
     of the sweeps so far.
     """
 
-    # Newton steps that cost less than so many entries, some milliseconds, or than so many sweeps need
-    # no sweeps first.
+    # Newton steps that cost less than so many entries, some milliseconds, or less than so many
+    # sweeps need no sweeps first.
     AT_ONCE, AT_ONCE_SWEEPS = 5e6, 10.0
     # What a sweep costs: before it has visited a row, per row and per entry; with many classes, per
     # block step and per entry and class.
