@@ -56,6 +56,10 @@ class SlottedDuals:
         twin.slots = Slots(*(array.copy() for array in self.slots))
         return twin
 
+    def __imul__(self, factor: float) -> SlottedDuals:
+        self.slots.values[...] *= factor
+        return self
+
     def widen(self) -> None:
         """Double the slots of every row."""
         old = self.slots

@@ -43,6 +43,7 @@ class Run:
         self.halted = False
         self.epoch = 0
         self.n_newton = 0
+        self.narrow = False  # whether sweeps keep w in float32
         self.history: list[Any] = []
         self.candidates = np.flatnonzero(problem.cost > 0)
         self.slack = np.ones(len(self.candidates))  # where w = 0

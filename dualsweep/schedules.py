@@ -32,6 +32,8 @@ class Schedule:
 
     # Whether the next sweep is to leave dual variables at their bounds alone, where a row has many.
     shrunk = False
+    # Whether slow sweeps may be given momentum; those of the papers are left as they are.
+    hurried = False
 
     def __init__(self, rows: Any, state: Any) -> None:
         self.rows = np.array(rows, dtype=np.int64)
@@ -177,6 +179,7 @@ class Auto(Adaptive):
 
     rate = 1 / 10
     idle = 1 / 2
+    hurried = True
 
 
 SCHEDULES: dict[str, type[Schedule]] = {

@@ -13,7 +13,7 @@ from .problem import AnyProblem, Known, Problem, Progress, Result
 from .rows import n_stored
 from .run import Run
 from .schedules import SCHEDULES, Schedule
-from .sweeps import sweeps
+from .sweeps import sweeps, sweeps_left
 
 __all__ = ["SOLVERS", "solve"]
 
@@ -97,9 +97,7 @@ def solve(
 class HandOver:
     """Decides when Newton steps are expected to finish sooner than more sweeps would.
 
-    Costs are counted in entries of X read, never in seconds, so that runs are reproducible. The
-    number of sweeps still needed is extrapolated from how fast the gap fell over the second half
-    of the sweeps so far.
+    Costs are counted in entries of X read, never in seconds, so that runs are reproducible.
     """
 
     # Newton steps that cost less than so many entries, some milliseconds, or less than so many
@@ -134,6 +132,4 @@ class HandOver:
         first_look = max(self.FIRST_LOOK, self.FIRST_PART * self.sweeps_worth)
         if not self.allowed or n < first_look or relative_gap <= self.tol:
             return False
-        window = n - n // 2
-        rate = np.log(self.gaps[n // 2 - 1] / relative_gap) / (window + 1)
-        return np.log(relative_gap / self.tol) > rate * self.sweeps_worth
+        return sweeps_left(self.gaps, self.tol) > self.sweeps_worth

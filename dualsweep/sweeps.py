@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from .momentum import Momentum
 from .problem import AnyProblem
 from .rows import n_stored
 from .run import Run
 from .schedules import Schedule
 
-__all__ = ["gap_left", "sweeps"]
+__all__ = ["gap_left", "sweeps", "sweeps_left"]
 
 # A certificate reads every row twice, in sequence and in float64, which takes as long as 0.5 to 2
 # sweeps (w in cache; w of a million features). It is computed when the gap seen by the sweeps says
@@ -38,6 +39,17 @@ FLOAT32_TOL = 1e-4
 # keeps it from closing, and sweeps go on in float64.
 FLOAT32_PROGRESS = 0.9
 
+# Momentum is taken up after FIRST_HURRY sweeps if more than WORTH_HURRY are left, with the larger
+# scale if there are FAR more. It lets go when the gap of w and alpha is ENOUGH times tol: a few
+# sweeps without then make it that of alpha and its weights. Where these are slow again, it comes
+# back for longer. Sweeps to a gap of 1e-3 on blogs: 395 become 261 at C = 100 (hinge), 208 become
+# 118 (squared hinge), at C = 1000 more than 1,900 become 497. Where the guess is wrong it costs: 98
+# instead of 87 on separable rows; and with FIRST_HURRY = 24, to a gap of 1e-6, 254 instead of 151.
+FIRST_HURRY = 32
+WORTH_HURRY = 40.0
+SCALE, SCALE_FAR, FAR = 4.0, 8.0, 800.0
+ENOUGH = (10.0, 3.0, 1.0, 0.3, 0.1, np.inf)
+
 # Entries visited between two looks at the clock and at the stop flag: at most about 0.1 s.
 ENTRIES_PER_CALL = 20_000_000
 
@@ -47,58 +59,144 @@ ROUNDING = 1e-14
 
 def sweeps(run: Run, plan: Schedule, give_up: Callable[[float], bool]) -> None:
     """Sweep until the run is over, or until `give_up`, told the relative gap, says so."""
+    run.narrow = run.problem.rows.data.dtype == np.float32 and run.tol >= FLOAT32_TOL
+    for enough in ENOUGH:
+        left = _plain_sweeps(run, plan, give_up, enough if plan.hurried else np.inf)
+        if left == 0.0:
+            break
+        scale = SCALE if left < FAR else SCALE_FAR
+        if not _hurried_sweeps(run, plan, give_up, scale, enough):
+            break
+
+
+def _plain_sweeps(
+    run: Run, plan: Schedule, give_up: Callable[[float], bool], enough: float
+) -> float:
+    """Sweep to the end, or as long as momentum would not be worth it.
+
+    Returns how many sweeps are left in the latter case, else 0. Momentum is of no use once the gap
+    is below `enough` times tol.
+    """
     problem = run.problem
     n = len(run.candidates)
-    fast = problem.rows.data.dtype == np.float32 and run.tol >= FLOAT32_TOL
-    w: Any = run.w.astype(np.float32) if fast else run.w
-    grads, gains = np.empty(n), np.empty(n)
-    shares = np.zeros(len(problem.y))
+    w: Any = run.w.astype(np.float32) if run.narrow else run.w
+    seen, shares = run.gap, np.zeros(len(problem.y))
     dual = run.dual
-    seen = run.gap
     correction = 1.0
     visits = visits_at_check = checks = 0
-    leave = False
-    while not run.over and not leave and len(plan.rows):
-        order = plan.next_order()
-        done = 0
-        for part in _parts(problem, order):
-            dual += problem.sweep(
-                plan.shrunk, order[part], run.alpha, w, grads[part], gains[part], shares
-            )
-            done = part.stop
-            if run.poll():
-                break
-        plan.observe(order[:done], grads[:done], gains[:done])
+    gaps: list[float] = []
+    leave = slow = False
+    while not run.over and not leave and not slow and len(plan.rows):
+        done, gain = _sweep(run, problem, plan, w, shares)
         visits += done
+        dual += gain
         seen_before, seen = seen, float(shares.sum())
         estimate = correction * gap_left(seen, seen_before)
         relative_gap = estimate / (dual + estimate)
         run.tick(relative_gap, w)
+        gaps.append(relative_gap)
 
         leave = give_up(relative_gap)
+        slow = (
+            len(gaps) >= FIRST_HURRY
+            and relative_gap > enough * run.tol
+            and sweeps_left(gaps, run.tol) > WORTH_HURRY
+        )
         promising = relative_gap <= (run.tol if checks else UNCORRECTED * run.tol)
         affordable = (checks - 1) * CHECK_COST * n <= CHECK_BUDGET * visits
         due = visits - visits_at_check >= CHECK_EVERY * n
-        last = leave or run.halted or run.epoch >= run.max_iter
+        last = leave or slow or run.halted or run.epoch >= run.max_iter
         if not (last or (affordable and (promising or due))):
             continue
         gap_before = run.gap
-        run.check()
+        _check(run, plan, expand=promising)
         if estimate > 0.0:
             correction *= run.gap / estimate
             correction = min(max(correction, 1.0 / CORRECTION), CORRECTION)
         checks += 1
         visits_at_check = visits
         dual = run.dual
-        if promising:
-            plan.expand()
-        plan.restrict(_proven(run))
-        run.active = len(plan.rows)
-        if w is not run.w:
-            if run.gap > FLOAT32_PROGRESS * gap_before:
-                w = run.w
-            else:
-                w[:] = run.w
+        run.narrow = run.narrow and run.gap <= FLOAT32_PROGRESS * gap_before
+        w = run.w.astype(np.float32) if run.narrow else run.w
+    return sweeps_left(gaps, run.tol) if slow and not leave and not run.over else 0.0
+
+
+def _hurried_sweeps(
+    run: Run, plan: Schedule, give_up: Callable[[float], bool], scale: float, enough: float
+) -> bool:
+    """Sweep with momentum until the relative gap is `enough` times tol; return whether to go on.
+
+    The gap is that of w and alpha, which are not yet the weights of each other.
+    """
+    w: Any = run.w.astype(np.float32 if run.narrow else np.float64)
+    momentum = Momentum(run.problem, scale, w, run.dual)
+    shares = np.zeros(len(run.problem.y))
+    seen, gap_before = np.inf, run.gap
+    visits = 0
+    leave = False
+    run.alpha *= 1.0 / scale
+    while not run.over and not leave and len(plan.rows):
+        momentum.advance(w)
+        done, gain = _sweep(run, momentum.problem, plan, w, shares)
+        visits += done
+        seen_before, seen = seen, float(shares.sum())
+        dual, gap = momentum.observe(w, gain, gap_left(seen, seen_before))
+        relative_gap = gap / (dual + gap)
+        run.tick(relative_gap, w)
+        leave = give_up(relative_gap)
+        arrived = relative_gap <= enough * run.tol
+        last = leave or arrived or run.halted or run.epoch >= run.max_iter
+        if last or visits >= CHECK_EVERY * len(run.candidates):
+            run.alpha *= scale
+            _check(run, plan, expand=False)
+            if last or run.over or not len(plan.rows):
+                break
+            run.alpha *= 1.0 / scale
+            run.narrow = run.narrow and gap <= FLOAT32_PROGRESS * gap_before
+            if not run.narrow:
+                w = w.astype(np.float64, copy=False)
+            momentum.recompute(w, run.w, run.dual)
+            gap_before, visits = gap, 0
+    return not leave
+
+
+def _sweep(run: Run, problem: AnyProblem, plan: Schedule, w: Any, shares: Any) -> tuple[int, float]:
+    """Do one sweep, unless told to stop; return the number of visits and what the dual gained."""
+    order = plan.next_order()
+    grads, gains = np.empty(len(order)), np.empty(len(order))
+    done, gain = 0, 0.0
+    for part in _parts(problem, order):
+        gain += problem.sweep(
+            plan.shrunk, order[part], run.alpha, w, grads[part], gains[part], shares
+        )
+        done = part.stop
+        if run.poll():
+            break
+    plan.observe(order[:done], grads[:done], gains[:done])
+    return done, gain
+
+
+def _check(run: Run, plan: Schedule, expand: bool) -> None:
+    """Compute a certificate, and leave out what it proves."""
+    run.check()
+    if expand:
+        plan.expand()
+    plan.restrict(_proven(run))
+    run.active = len(plan.rows)
+
+
+def sweeps_left(gaps: list[float], tol: float) -> float:
+    """Guess how many more sweeps prove tol, from the gaps after those that were done.
+
+    By how fast the gap fell over the second half of them.
+    """
+    n = len(gaps)
+    then, now = gaps[n // 2 - 1], gaps[-1]
+    if not now > tol:
+        return 0.0
+    if not then > now:
+        return np.inf
+    return (n - n // 2 + 1) * float(np.log(now / tol) / np.log(then / now))
 
 
 def gap_left(seen: float, before: float) -> float:

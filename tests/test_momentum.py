@@ -1,0 +1,128 @@
+"""Momentum: what it claims of a pair (w, alpha), and certificates of runs that use it."""
+
+import naive
+import numpy as np
+import pytest
+import test_multiclass
+from sklearn.base import clone
+from test_solve import assert_honest, every_loss, same, setup
+
+from dualsweep import LinearSVC
+from dualsweep.datasets import make_text_like
+from dualsweep.momentum import Momentum
+from dualsweep.schedules import SCHEDULES
+from dualsweep.solve import solve
+
+FORMULATIONS = [*naive.LOWER, *test_multiclass.DIRECT]
+every_formulation = pytest.mark.parametrize("formulation", FORMULATIONS)
+
+
+@pytest.fixture
+def hurry(monkeypatch):
+    """Momentum from the second sweep on, however fast they are."""
+    monkeypatch.setattr("dualsweep.sweeps.FIRST_HURRY", 2)
+    monkeypatch.setattr("dualsweep.sweeps.WORTH_HURRY", -np.inf)
+
+
+def problem_of(formulation):
+    """Return a problem, its oracle, and a function that makes its dual variables dense."""
+    if formulation in naive.LOWER:
+        oracle, problem = setup(formulation)
+        return problem, oracle, lambda alpha: alpha
+    oracle, problem = test_multiclass.setup(formulation, n=60)
+    return problem, oracle, lambda alpha: test_multiclass.dense(problem, alpha)
+
+
+@every_formulation
+@pytest.mark.parametrize("scale", [2.0, 4.0])
+def test_the_gap_of_w_and_alpha(formulation, scale):
+    problem, oracle, dense = problem_of(formulation)
+    n = len(problem.y)
+    order = np.random.default_rng(0).permutation(n)
+    alpha, w = problem.zero_alpha(), np.zeros(problem.weights_shape)
+    grads, gains, shares = np.empty(n), np.empty(n), np.empty(n)
+    dual = problem.sweep(False, order, alpha, w, grads, gains, shares)
+    momentum = Momentum(problem, scale, w, dual)
+    alpha *= 1.0 / scale
+    for sweep in range(1, 11):
+        momentum.advance(w)
+        gain = momentum.problem.sweep(False, order, alpha, w, grads, gains, shares)
+        whole = scale * dense(alpha)
+        seen = sum(oracle.share(i, whole, w) for i in range(n)) / scale  # after the sweep
+        dual, gap = momentum.observe(w, gain, seen)
+        assert dual == pytest.approx(oracle.dual(whole), rel=1e-11)
+        assert gap == pytest.approx(oracle.primal(w) - oracle.dual(whole), rel=1e-11)
+        np.testing.assert_allclose(
+            w, oracle.weights(whole) / scale + (1 - 1 / scale) * momentum.centre, atol=1e-12
+        )
+        if sweep == 5:
+            w += 1e-3  # drift
+            momentum.recompute(w, oracle.weights(whole), oracle.dual(whole))
+
+
+@every_formulation
+@pytest.mark.parametrize("tol", [1e-3, 1e-8])
+def test_certificates_hold(hurry, monkeypatch, formulation, tol):
+    problem, oracle, dense = problem_of(formulation)
+    used = []
+    monkeypatch.setattr(Momentum, "advance", _telling(Momentum.advance, used))
+    result = solve(problem, solver="sweep", tol=tol, max_iter=5000)
+    assert used
+    assert result.converged
+    alpha = dense(result.alpha)
+    np.testing.assert_allclose(result.w, oracle.weights(alpha), atol=1e-11)
+    primal, dual = oracle.primal(result.w), oracle.dual(alpha)
+    assert primal - dual <= tol * primal * (1 + 1e-6)
+    if formulation in naive.LOWER:
+        assert_honest(result, oracle, tol)
+    else:
+        boxed = alpha.sum(axis=1) if oracle.joint else alpha
+        assert (alpha >= 0.0).all()
+        assert (boxed <= 1.0 + 1e-15).all()
+
+
+def _telling(method, calls):
+    def told(*args):
+        calls.append(args)
+        return method(*args)
+
+    return told
+
+
+@every_loss
+@pytest.mark.parametrize("max_iter", range(3, 12))
+def test_a_run_that_ends_early_has_the_certificate_of_its_alpha(hurry, loss, max_iter):
+    oracle, problem = setup(loss)
+    options = {"solver": "sweep", "tol": 1e-12}
+    result = solve(problem, **options, max_iter=max_iter)
+    assert result.n_iter == max_iter
+    assert_honest(result, oracle, 1e-12)
+    epochs = []
+    halted = solve(
+        problem,
+        **options,
+        watch=lambda progress: epochs.append(progress.epoch),
+        stop=lambda: len(epochs) >= max_iter,
+    )
+    assert_honest(halted, oracle, 1e-12)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_slow_sweeps_become_fewer(monkeypatch, loss):
+    X, y = make_text_like(5000, 3000, mean_length=30, random_state=0)
+    svc = LinearSVC(loss=loss, C=1000.0, tol=1e-6, solver="sweep", random_state=0)
+    fast = clone(svc).fit(X, y)
+    monkeypatch.setattr("dualsweep.sweeps.FIRST_HURRY", np.inf)
+    slow = clone(svc).fit(X, y)
+    assert fast.n_iter_ < 0.85 * slow.n_iter_
+    assert max(fast.relative_gap_, slow.relative_gap_) <= 1e-6
+    assert fast.primal_objective_ == pytest.approx(slow.primal_objective_, rel=1e-6)
+
+
+def test_schedules_of_the_papers_are_left_alone(hurry, monkeypatch):
+    _, problem = setup("hinge")
+    options = {"solver": "sweep", "tol": 1e-6, "max_iter": 500}
+    with_it = {name: solve(problem, schedule=name, **options) for name in SCHEDULES}
+    monkeypatch.setattr("dualsweep.sweeps.FIRST_HURRY", np.inf)
+    for name, result in with_it.items():
+        assert same(result, solve(problem, schedule=name, **options)) == (name != "auto")
