@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 
-.PHONY: demo test lint types fuzz bench-binary bench-multiclass bench-io bench-path bench-sdm clean
+.PHONY: demo test lint types fuzz bench-binary bench-hard bench-multiclass bench-io bench-path bench-sdm clean
 
 demo: $(VENV)/.plot
 	$(BIN)/dualsweep demo
@@ -32,6 +32,12 @@ bench-binary: $(VENV)/.dev
 		--solvers dualsweep liblinear sklearn "sklearn[dual=False]" rehline \
 		--repeats 3 --cap 60 --floor 5e-4 \
 		--out benchmarks/outputs/binary.csv --table benchmarks/outputs/binary.md
+
+# Time against C, from easy to hard, of all our methods and all peers. Takes hours; can be filled in
+# pieces, for instance with SUBSET="--data a9a --C 100".
+bench-hard: $(VENV)/.dev
+	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/hard.py $(SUBSET) \
+		--table benchmarks/outputs/hard.md --picture benchmarks/outputs/hard.png
 
 # Crammer-Singer against LIBLINEAR and scikit-learn; Weston-Watkins with other block steps in the same
 # sweep; block steps alone; test accuracies. Takes hours, and goes on where it was interrupted.

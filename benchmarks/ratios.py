@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 HERE = Path(__file__).resolve().parent
-OURS = "dualsweep[schedule=auto]"
+OURS = "dualsweep[method=auto]"
 REFERENCE = "reference"
 CELL = ["data", "loss", "C"]
 CLOCKS = {"time": "Seconds", "cpu": "Seconds of processor time"}

@@ -179,8 +179,8 @@ def test_measuring_stops_at_floor_and_cap_and_resumes(ratios, tmp_path):
     wider = measure(["sklearn", "dualsweep"], 2, cap=0.0)
     assert wider[: len(frame)].equals(frame)
     assert wider[len(frame) :].value_counts(["rep", "solver"]).to_dict() == {
-        (0, "dualsweep[schedule=auto]"): 1,
-        (1, "dualsweep[schedule=auto]"): 1,
+        (0, "dualsweep[method=auto]"): 1,
+        (1, "dualsweep[method=auto]"): 1,
         (1, "sklearn[dual=True]"): 1,
     }
 
@@ -201,7 +201,7 @@ def test_ratios_are_taken_at_equal_suboptimality_within_a_repeat(ratios):
             (ratios.OURS, 0, 1e-2, 2.0, 100.05),
             (ratios.OURS, 1, 1e-1, 2.0, 100.9),
             (ratios.OURS, 1, 1e-2, 4.0, 100.05),
-            ("dualsweep[schedule=cyclic]", 0, 1e-1, 0.1, 100.0),
+            ("dualsweep[method=cyclic]", 0, 1e-1, 0.1, 100.0),
             ("fast", 0, 1.0, 3.0, 101.1),  # not within 1e-2
             ("fast", 0, 0.1, 8.0, 100.5),
             ("fast", 1, 0.1, 4.0, 100.5),

@@ -6,14 +6,20 @@ from dualsweep import LinearSVC
 
 
 class Solver(Contender):
+    """The library as it is (auto), Newton steps (newton), or sweeps alone, by their schedule."""
+
     name = "dualsweep"
-    parameters: ClassVar = {"schedule": ["auto"]}
+    parameters: ClassVar = {"method": ["auto"]}
 
     def fit(self, X, y, tol):
+        if self.method in ("auto", "newton"):
+            method = {"solver": self.method}
+        else:
+            method = {"solver": "sweep", "schedule": self.method}
         model = LinearSVC(
             C=self.C,
             **formulation(self.loss),
-            schedule=self.schedule,
+            **method,
             tol=tol,
             max_iter=self.max_iter,
             random_state=0,

@@ -76,7 +76,8 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
     schedule : str, default="auto"
         One of "auto", "adaptive", "shrinking", "alternating", "permuted", "cyclic" and "online".
         Which rows a sweep visits; all lead to the same optimum. "auto" adapts how often a row is
-        visited to what its visits gain.
+        visited to what its visits gain, and gives slow sweeps momentum; the others are those of
+        the papers.
     fit_intercept : bool, default=True
         Whether to train the intercept b. It is regularised, as a weight of a constant feature of
         value `intercept_scaling`.

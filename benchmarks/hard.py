@@ -1,0 +1,156 @@
+"""Time to a relative suboptimality of 1e-3 and of 1e-6 as C grows, ours and others'.
+
+Measures with `ratios.py`, whose file of results it shares: it can be filled in pieces, and is never
+measured twice. Writes a table, and a picture in the form of Figure 1 of Glasmachers and Dogan 2013.
+"""
+
+import argparse
+import itertools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+from ratios import CELL, HERE, OURS, load, markdown, measure, publish
+
+DATA = ["a9a", "w8a", "ijcnn1", "covtype", "imdb", "blogs", "mnist"]
+OWN = [OURS, *(f"dualsweep[method={name}]" for name in ("shrinking", "adaptive", "newton"))]
+PEERS = ["sklearn[dual=True]", "sklearn[dual=False]", "liblinear", "rehline"]
+TARGETS = [1e-3, 1e-6]
+COUNTS = 0.2  # seconds below which a cell is not worth a comparison
+
+
+def times(runs: pd.DataFrame, target: float, clock: str) -> dict[str, float]:
+    """Return each contender's median seconds to `target` above the best value known; inf if never.
+
+    `runs` are those of one cell.
+    """
+    best = runs["value"].min()
+    hits = runs[runs["value"] <= best * (1.0 + target)]
+    seconds = hits.groupby(["solver", "rep"])[clock].min().groupby("solver").median()
+    return {name: float(seconds.get(name, math.inf)) for name in runs["solver"].unique()}
+
+
+def show(runs: pd.DataFrame, name: str, seconds: float, clock: str) -> str:
+    """Return seconds, or how far above the optimum a contender came, and after how many."""
+    if math.isfinite(seconds):
+        return f"{seconds:.3g}"
+    own = runs[runs["solver"] == name]
+    if own.empty:
+        return ""
+    last = own.loc[own["value"].idxmin()]
+    excess = last["value"] / runs["value"].min() - 1.0
+    return f"{excess:.0e} at {last[clock]:.0f} s"
+
+
+def short(name: str) -> str:
+    return name.removeprefix("dualsweep[method=").rstrip("]") if name in OWN else name
+
+
+def compare(frame: pd.DataFrame, clock: str) -> pd.DataFrame:
+    """One row per cell and target: what each contender needed, ours against peers and ourselves."""
+    table = []
+    for cell, runs in frame.groupby(CELL, sort=False):
+        for target in TARGETS:
+            seconds = times(runs, target, clock)
+            auto = seconds.get(OURS, math.inf)
+            peer = min((seconds.get(name, math.inf) for name in PEERS), default=math.inf)
+            own = min(seconds.get(name, math.inf) for name in OWN)
+            row = dict(zip(CELL, cell, strict=True), target=target)
+            row["peer / auto"] = peer / auto if math.isfinite(auto) else math.nan
+            row["auto / own best"] = auto / own if math.isfinite(own) else math.nan
+            for name in OWN + PEERS:
+                row[short(name)] = show(runs, name, seconds.get(name, math.inf), clock)
+            table.append(row | {"seconds": auto, "best peer": peer})
+    return pd.DataFrame(table)
+
+
+def report(frame: pd.DataFrame, clock: str) -> str:
+    table = compare(frame, clock)
+    seconds, peer = table.pop("seconds"), table.pop("best peer")
+    lines = []
+    for target in TARGETS:
+        here = table["target"] == target
+        counts = here & (peer > COUNTS)
+        slower = counts & (table["peer / auto"] < 1.0)
+        own = here & (seconds > COUNTS) & (table["auto / own best"] > 1.5)
+        lines.append(
+            f"- {target:g}: {here.sum()} cells; in {counts.sum()} the best peer needs more than "
+            f"{COUNTS:g} s, and is faster than auto in {slower.sum()}; in {own.sum()} auto takes "
+            f"more than {COUNTS:g} s and 1.5 times our best fixed choice; the longest that auto "
+            f"takes is {seconds[here].max():.1f} s.\n"
+        )
+    table["peer / auto"] = [
+        "> 1, no peer" if math.isinf(ratio) else f"{ratio:.2f}" for ratio in table["peer / auto"]
+    ]
+    return (
+        "Seconds until the objective is `target` above the optimum; for contenders that were "
+        "stopped before, how far above it they came, and after how many seconds.\n\n"
+        f"{''.join(lines)}\n{markdown(table)}"
+    )
+
+
+def draw(frame: pd.DataFrame, target: float, clock: str, path: Path) -> None:
+    """Draw time against C, a panel for each data set and loss."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    data, losses = list(frame["data"].unique()), list(frame["loss"].unique())
+    figure, axes = plt.subplots(
+        len(losses),
+        len(data),
+        figsize=(2.6 * len(data), 2.8 * len(losses)),
+        squeeze=False,
+        sharex=True,
+        layout="constrained",
+    )
+    for (row, loss), (column, name) in itertools.product(enumerate(losses), enumerate(data)):
+        axis = axes[row, column]
+        cells = frame[(frame["data"] == name) & (frame["loss"] == loss)]
+        curves = {C: times(runs, target, clock) for C, runs in cells.groupby("C")}
+        for contender in OWN + PEERS:
+            seconds = [curves[C].get(contender, math.inf) for C in curves]
+            style = "-" if contender in OWN else "--"
+            width = 2.5 if contender == OURS else 1.0
+            axis.plot(
+                list(curves), seconds, style, marker=".", linewidth=width, label=short(contender)
+            )
+        axis.set(xscale="log", yscale="log", title=f"{name}, {loss.replace('_', ' ')}")
+    for axis in axes[-1]:
+        axis.set_xlabel("C")
+    for axis in axes[:, 0]:
+        axis.set_ylabel(f"seconds to {target:g}")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", nargs="+", default=DATA)
+    parser.add_argument("--loss", nargs="+", default=["hinge", "squared_hinge"])
+    parser.add_argument("--C", nargs="+", type=float, default=[0.1, 1.0, 10.0, 100.0, 1000.0])
+    parser.add_argument("--solvers", nargs="+", default=OWN + PEERS)
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--cap", type=float, default=60.0, help="a fit of more seconds is the last")
+    parser.add_argument("--clock", choices=["time", "cpu"], default="time")
+    parser.add_argument("--out", type=Path, default=HERE / "outputs" / "hard.csv")
+    parser.add_argument("--table", type=Path, help="also write the table to this file")
+    parser.add_argument("--picture", type=Path, help="draw time against C to this file")
+    args = parser.parse_args(argv)
+    floor = 0.9 * min(TARGETS)
+    measure(args.out, args.data, args.loss, args.C, args.solvers, args.repeats, args.cap, floor)
+    frame = load(args.out)
+    chosen = frame["data"].isin(args.data) & frame["loss"].isin(args.loss) & frame["C"].isin(args.C)
+    frame = frame[chosen]
+    publish(report(frame, args.clock), args.table)
+    if args.picture:
+        draw(frame, max(TARGETS), args.clock, args.picture)
+
+
+if __name__ == "__main__":
+    main()
