@@ -244,6 +244,44 @@ def test_summary_has_geometric_means_and_counts_what_they_leave_out(ratios):
     assert "| b | 0.001 | 0.25 | 0.25 | 1 | 1 | 1 |" in ratios.report(frame, [1e-3])
 
 
+def test_hard_cells_tell_who_was_stopped_where(ratios, tmp_path):
+    hard = load_script("hard")
+    newton, peer = "dualsweep[method=newton]", "liblinear"
+    frame = pd.concat(
+        [
+            make_runs(
+                ratios,
+                ("a", "hinge", C),
+                [  # solver, rep, tol, time, value; the optimum is 100
+                    ("reference", 0, 1e-7, 50.0, 100.0),
+                    (ratios.OURS, 0, 1e-3, 3.0 * C, 100.05),
+                    (ratios.OURS, 0, 1e-6, 6.0 * C, 100.00005),
+                    (newton, 0, 1e-6, 2.0, 100.00005),
+                    (peer, 0, 1e-1, 1.0, 100.5),
+                    (peer, 0, 1e-2, value_at, 100.0 + excess),
+                ],
+            )
+            for C, value_at, excess in ((1.0, 9.0, 0.05), (10.0, 70.0, 0.2))
+        ]
+    )
+    first, _, third, fourth = hard.compare(frame, "time").to_dict("records")
+    assert (first["peer / auto"], first["auto / own best"], first["liblinear"]) == (3.0, 1.5, "9")
+    assert (third["auto"], third["liblinear"], third["peer / auto"]) == (
+        "30",
+        "2e-03 at 70 s",
+        np.inf,
+    )
+    assert (fourth["auto / own best"], fourth["newton"], fourth["rehline"]) == (30.0, "2", "")
+    text = hard.report(frame, "time")
+    assert (
+        "0.001: 2 cells; in 2 the best peer needs more than 0.2 s, and is faster than auto in 0"
+        in text
+    )
+    assert "in 1 auto takes more than 0.2 s and 1.5 times" in text
+    hard.draw(frame, 1e-3, "time", tmp_path / "hard.png")
+    assert (tmp_path / "hard.png").stat().st_size > 1000
+
+
 # ------------------------------------------------------------------- block steps in the same sweep
 
 
