@@ -21,13 +21,15 @@ onto the row's feasible set; see `dualsweep.kernels.newton_multiclass`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy.linalg.lapack import dposv
 
-from .kernels.newton import gram, hessian_product, implied_dual, margins, slope
+from .kernels.newton import add_rows, gram, hessian_product, implied_dual, margins, slope
 from .kernels.newton_multiclass import (
     gram_multiclass,
     implied_dual_multiclass,
@@ -63,6 +65,10 @@ MAX_STEPS = 500
 # Products of two entries computed between two looks at the clock: some 0.1 s.
 PAIRS_PER_CALL = 100_000_000
 
+# Passes over the rows are cut into so many parts, which threads can share, from so many rows on.
+# Parts are summed up one after the other, so the result does not depend on who did them.
+PARTS, PARTS_FROM = 4, 20_000
+
 LINE_SEARCH = 0.01  # part of the first slope that may be left
 CG_STEPS = 200
 
@@ -91,12 +97,16 @@ def newton_cost(problem: AnyProblem) -> float:
 @np.errstate(over="ignore", invalid="ignore")  # a direction that is not finite ends the method
 def newton(run: Run) -> None:
     """Take Newton steps until the run is over or they get stuck."""
-    problem = run.problem
-    step = (
-        _BinarySteps(run, problem)
-        if isinstance(problem, Problem)
-        else _MulticlassSteps(run, problem)
-    )
+    if isinstance(run.problem, MulticlassProblem):
+        _newton(run, _MulticlassSteps(run, run.problem))
+    elif run.n_threads == 1:
+        _newton(run, _BinarySteps(run, run.problem, map))
+    else:
+        with ThreadPoolExecutor(run.n_threads) as pool:
+            _newton(run, _BinarySteps(run, run.problem, pool.map))
+
+
+def _newton(run: Run, step: _Steps) -> None:
     tried = np.inf
     for _ in range(MAX_STEPS):
         if run.poll():
@@ -149,7 +159,6 @@ class _Steps(ABC):
         self.anchor = run.problem.rows_of(run.alpha, self.members)
         self.slack = self.first_slack() + self.response(self.w)
         self.u, self.b = np.empty_like(self.slack), np.empty_like(self.slack)
-        self.alpha = np.zeros((len(run.problem.y), *self.b.shape[1:]))
         self.w_of_b = np.empty_like(self.w)
 
     @abstractmethod
@@ -165,6 +174,10 @@ class _Steps(ABC):
         """Fill in u and b; return the losses and their excess over what b proves."""
 
     @abstractmethod
+    def weights_of_b(self) -> None:
+        """Fill in the weights of b."""
+
+    @abstractmethod
     def slope(self, q: Any, t: float) -> tuple[float, float]:
         """Return ``sum_i b_i q_i`` where the slacks have changed by t q, and its derivative."""
 
@@ -178,10 +191,8 @@ class _Steps(ABC):
 
     def measure(self) -> None:
         """Compute b, the gradient, and the gaps they prove."""
-        problem = self.run.problem
         losses, excess = self.implied_dual()
-        self.alpha[self.members] = self.b
-        problem.weights(self.alpha, self.w_of_b)
+        self.weights_of_b()
         self.gradient = (self.w - self.w_of_b).ravel()
         self.inner_gap = 0.5 * float(self.gradient @ self.gradient)
         self.primal = 0.5 * float(self.w.ravel() @ self.w.ravel()) + losses
@@ -265,40 +276,74 @@ class _Steps(ABC):
 
 
 class _BinarySteps(_Steps):
-    def __init__(self, run: Run, problem: Problem) -> None:
+    def __init__(self, run: Run, problem: Problem, map: Callable[..., Any]) -> None:
         self.problem = problem
+        self.map = map  # the built-in one, or that of a pool of threads
         super().__init__(run)
         self.rho = 0.0 if problem.loss.diag > 0 else FIRST_RHO / float(self.cost.mean())
+
+    def _parts(self, function: Callable[[slice], Any], n: int) -> list[Any]:
+        """Return what `function` returns for each part of n rows, in their order."""
+        count = PARTS if len(self.members) >= PARTS_FROM else 1
+        bounds = [n * part // count for part in range(count + 1)]
+        return list(self.map(function, (slice(*pair) for pair in pairwise(bounds))))
 
     def first_slack(self) -> Any:
         return np.ones(len(self.members))
 
     def response(self, v: Any) -> Any:
+        rows, y = self.problem.rows, self.problem.y
         out = np.empty(len(self.members))
-        margins(self.problem.rows, self.problem.y, self.members, v, out)
+        self._parts(lambda p: margins(rows, y, self.members[p], v, out[p]), len(out))
         return -out
 
     def implied_dual(self) -> tuple[float, float]:
-        result = implied_dual(
-            self.slack, self.anchor, self.cost, self.problem.loss, self.rho, self.u, self.b
-        )
         loss = self.problem.loss
+        sums = self._parts(
+            lambda p: implied_dual(
+                self.slack[p], self.anchor[p], self.cost[p], loss, self.rho, self.u[p], self.b[p]
+            ),
+            len(self.u),
+        )
         free = (self.u > loss.lower) & (self.u < self.cost * loss.upper)
         self.free = self.members[free]
         self.scale = 1.0 / (loss.diag / self.cost[free] + self.rho)
-        return result
+        losses, excess = zip(*sums, strict=True)
+        return sum(losses), sum(excess)
+
+    def weights_of_b(self) -> None:
+        rows, y = self.problem.rows, self.problem.y
+
+        def part(p: slice) -> Any:
+            w = np.zeros_like(self.w)
+            add_rows(rows, y, self.members[p], self.b[p], w)
+            return w
+
+        self.w_of_b = sum(self._parts(part, len(self.b)))
 
     def slope(self, q: Any, t: float) -> tuple[float, float]:
-        return slope(self.u, q, self.cost, self.problem.loss, self.rho, t)
+        loss = self.problem.loss
+        sums = self._parts(
+            lambda p: slope(self.u[p], q[p], self.cost[p], loss, self.rho, t), len(self.u)
+        )
+        totals, curvatures = zip(*sums, strict=True)
+        return sum(totals), sum(curvatures)
 
     def hessian(self) -> Any:
-        half = np.zeros((self.w.size, self.w.size))
-        per_row = n_stored(self.problem.rows) / len(self.problem.y) + 1
-        for part in _slices(len(self.free), per_row**2):
-            gram(self.problem.rows, self.free[part], self.scale[part], half)
-            if self.run.poll():
-                return None
-        return half + half.T
+        rows, d = self.problem.rows, self.w.size
+        per_row = n_stored(rows) / len(self.problem.y) + 1
+
+        def part(p: slice) -> Any:
+            half = np.zeros((d, d))
+            free, scale = self.free[p], self.scale[p]
+            for some in _slices(len(free), per_row**2):
+                gram(rows, free[some], scale[some], half)
+                if self.run.poll():
+                    break
+            return half
+
+        half = sum(self._parts(part, len(self.free)))
+        return None if self.run.halted else half + half.T
 
     def add_hessian_product(self, v: Any, out: Any) -> None:
         hessian_product(self.problem.rows, self.free, self.scale, v, out)
@@ -308,6 +353,7 @@ class _MulticlassSteps(_Steps):
     def __init__(self, run: Run, problem: MulticlassProblem) -> None:
         self.problem = problem
         self.y = problem.y[run.candidates]
+        self.beta = np.zeros((len(problem.y), problem.n_classes))
         super().__init__(run)
         self.rho = FIRST_RHO_MULTICLASS / float(self.cost.mean())
 
@@ -330,6 +376,10 @@ class _MulticlassSteps(_Steps):
             self.u,
             self.b,
         )
+
+    def weights_of_b(self) -> None:
+        self.beta[self.members] = self.b
+        self.problem.weights(self.beta, self.w_of_b)
 
     def slope(self, q: Any, t: float) -> tuple[float, float]:
         scratch = np.empty(self.problem.n_classes)

@@ -33,8 +33,10 @@ class Run:
         stop: Callable[[], bool],
         watch: Callable[[Progress], bool],
         known: Known | None = None,
+        n_threads: int = 1,
     ) -> None:
         self.problem = problem
+        self.n_threads = n_threads
         self.tol = tol
         self.max_iter = max_iter
         self.started = perf_counter()

@@ -31,6 +31,7 @@ def solve(
     seed: tuple[int, ...] = (0,),
     alpha: Any = None,
     known: Known | None = None,
+    n_threads: int = 1,
     stop: Callable[[], bool] = lambda: False,
     watch: Callable[[Progress], bool] = lambda progress: False,
 ) -> Result:
@@ -58,6 +59,9 @@ def solve(
     known : Known, optional
         The weights of `alpha`, which may be overwritten too, and its certificate, to start without
         a look at X. What is returned is computed from scratch in any case.
+    n_threads : int
+        Threads for the passes over the rows of Newton steps (of binary problems); the result does
+        not depend on it. Sweeps have one.
     stop : callable
         Asked some ten times a second; true ends the run with what there is.
     watch : callable
@@ -75,6 +79,7 @@ def solve(
         max_time=max_time,
         alpha=alpha,
         known=known,
+        n_threads=n_threads,
         stop=stop,
         watch=watch,
     )

@@ -1,12 +1,16 @@
 """Newton steps: their passes against NumPy, their detours, and when sweeps hand over to them."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import naive
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import check_grad
+from sklearn.datasets import load_breast_cancer
 
 import dualsweep.newton as newton_module
+from dualsweep import LinearSVC
 from dualsweep.kernels.newton import gram, hessian_product, implied_dual, margins, slope
 from dualsweep.losses import LOSSES
 from dualsweep.newton import newton, newton_cost
@@ -175,3 +179,37 @@ def test_many_features_stay_with_sweeps():
     assert newton_cost(problem) == np.inf
     assert not HandOver(problem, 1e-3, "auto").allowed
     assert HandOver(problem, 1e-3, "newton").at_once
+
+
+@pytest.mark.parametrize("loss", naive.LOWER)
+def test_threads_do_not_change_the_result(monkeypatch, loss):
+    monkeypatch.setattr("dualsweep.newton.PARTS_FROM", 0)
+    X, y = naive.random_data(301, 8)
+    oracle = naive.Naive(X, y, 1.0, loss, BIAS)
+    problem = naive.library_problem(X, y, 1.0, loss, BIAS)
+    one, *more = (
+        solve(problem, solver="newton", tol=1e-10, n_threads=n_threads) for n_threads in (1, 2, 3)
+    )
+    assert one.n_newton >= 1
+    assert oracle.gap(one.w, one.alpha) <= 1e-10 * oracle.primal(one.w)
+    for other in more:
+        np.testing.assert_array_equal(one.alpha, other.alpha)
+        np.testing.assert_array_equal(one.w, other.w)
+
+
+def test_a_model_of_two_classes_does_not_depend_on_its_threads(monkeypatch):
+    monkeypatch.setattr("dualsweep.newton.PARTS_FROM", 0)
+    asked = []
+    monkeypatch.setattr("dualsweep.newton.ThreadPoolExecutor", _telling(ThreadPoolExecutor, asked))
+    X, y = load_breast_cancer(return_X_y=True)
+    one, two = (LinearSVC(n_jobs=n_jobs, random_state=0).fit(X, y) for n_jobs in (1, 2))
+    assert asked == [2]
+    np.testing.assert_array_equal(one.coef_, two.coef_)
+
+
+def _telling(function, calls):
+    def told(*args):
+        calls.extend(args)
+        return function(*args)
+
+    return told

@@ -146,7 +146,7 @@ class BlockFormulation:
         y = np.where(codes == self.positives[p], 1.0, -1.0)
         return Problem(rows, sqnorm, y, cost, self.loss)
 
-    def solve(self, p: int, *, solver: str, **options: Any) -> Result:
+    def solve(self, p: int, *, solver: str, n_threads: int, **options: Any) -> Result:
         """Solve the p-th problem; of its dual variables keep those that are not 0, with signs."""
         checkpoint = self.checkpoint
         arrays = None if checkpoint is None else checkpoint.read(p)

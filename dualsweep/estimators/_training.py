@@ -76,10 +76,11 @@ def solve_problems(
 ) -> list[Result]:
     """Return ``method(p, **options)`` for each problem p, the options being those of `solve`."""
     deadline = perf_counter() + max_time
+    at_once = min(n_threads, n_problems)
 
     def run(p: int) -> Result:
         # The problems still to be solved share the time that is left.
-        rounds_left = -(-(n_problems - p) // n_threads)
+        rounds_left = -(-(n_problems - p) // at_once)
         return method(
             p,
             solver=svc.solver,
@@ -88,13 +89,14 @@ def solve_problems(
             max_iter=svc.max_iter,
             max_time=(deadline - perf_counter()) / rounds_left,
             seed=(seed, p),
+            n_threads=n_threads // at_once,
             stop=stop,
             watch=partial(watch, p),
         )
 
-    if n_threads == 1:
+    if at_once == 1:
         return [run(p) for p in range(n_problems)]
-    with ThreadPoolExecutor(n_threads) as pool:
+    with ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(run, range(n_problems)))
 
 

@@ -148,7 +148,7 @@ def _train(svc: LinearSVC, data: TrainingSet, Cs: Any, interrupt: Any) -> SVCPat
             started = perf_counter()
             fitted = steps.step(
                 C,
-                n_threads=min(effective_n_jobs(svc.n_jobs), len(steps.names)),
+                n_threads=effective_n_jobs(svc.n_jobs),
                 max_time=deadline - started,
                 stop=lambda: interrupt.requested,
                 watch=watch,

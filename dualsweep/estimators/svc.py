@@ -100,8 +100,8 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         300 MB). A store that fits is loaded, so is any store if there is no limit; else its blocks
         are read again and again, see the notes. Without meaning for an X that is in memory.
     n_jobs : int, default=None
-        Threads that train the classes of one-versus-rest; they share X. None means 1, -1 all
-        cores. The result does not depend on it.
+        Threads that train the classes of one-versus-rest, or share the Newton steps of two
+        classes. None means 1, -1 all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
         Seeds the order of visits; the same integer gives bitwise the same model.
     verbose : int, default=0
@@ -372,7 +372,7 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
                 len(names),
                 self,
                 seed=self._seed(),
-                n_threads=min(n_threads, len(names)),
+                n_threads=n_threads,
                 max_time=np.inf if self.max_time is None else self.max_time,
                 stop=lambda: interrupt.requested,
                 watch=watch,

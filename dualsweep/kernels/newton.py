@@ -9,7 +9,7 @@ from ..losses import Loss
 from ..rows import Rows, row_axpy, row_dot, row_outer
 from .binary import gap_share, maximiser
 
-__all__ = ["gram", "hessian_product", "implied_dual", "margins", "slope"]
+__all__ = ["add_rows", "gram", "hessian_product", "implied_dual", "margins", "slope"]
 
 
 @jit
@@ -55,6 +55,15 @@ def margins(rows: Rows, y: Any, members: Any, v: Any, out: Any) -> None:
     for t in range(members.shape[0]):
         i = members[t]
         out[t] = y[i] * row_dot(rows, i, v)
+
+
+@jit
+def add_rows(rows: Rows, y: Any, members: Any, b: Any, w: Any) -> None:
+    """Add ``sum_t b[t] y_i x_i`` to w, i the t-th of `members`."""
+    for t in range(members.shape[0]):
+        if b[t] != 0.0:
+            i = members[t]
+            row_axpy(rows, i, b[t] * y[i], w)
 
 
 @jit
