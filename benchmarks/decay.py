@@ -119,6 +119,7 @@ class Timed(MulticlassProblem):
     """A problem with a clock that stands still for certificates."""
 
     def start(self) -> None:
+        self.first_cost = self.cost[0]
         self.w, self.slack = np.empty(self.weights_shape), np.empty(len(self.y))
         self.paused, self.started = 0.0, thread_time()
 
@@ -132,8 +133,14 @@ class Timed(MulticlassProblem):
         self.paused += thread_time() - began
         return result
 
+    def _replace(self, **changes: Any) -> "Timed":
+        twin = super()._replace(**changes)
+        twin.__dict__ = self.__dict__  # one clock for both
+        return twin
+
     def sweep(self, shrunk: bool, order: Any, alpha: Any, *args: Any) -> float:
-        self.alpha = alpha  # the dual point as the solver has it
+        # The dual point as the solver has it, which with momentum is that of smaller costs.
+        self.alpha, self.scale = alpha, self.first_cost / self.cost[0]
         return super().sweep(shrunk, order, alpha, *args)
 
     def weights(self, *args: Any) -> None:
@@ -144,8 +151,9 @@ class Timed(MulticlassProblem):
 
     def after_epoch(self) -> Epoch:
         seconds = self.seconds
-        self.weights(self.alpha, self.w)
-        return Epoch(seconds, *self.certify(np.arange(len(self.y)), self.alpha, self.w, self.slack))
+        alpha = self.alpha * self.scale
+        self.weights(alpha, self.w)
+        return Epoch(seconds, *self.certify(np.arange(len(self.y)), alpha, self.w, self.slack))
 
 
 def make_problem(X: Any, y: Any, C: float) -> Timed:
