@@ -60,17 +60,18 @@ ROUNDING = 1e-14
 def sweeps(run: Run, plan: Schedule, give_up: Callable[[float], bool]) -> None:
     """Sweep until the run is over, or until `give_up`, told the relative gap, says so."""
     run.narrow = run.problem.rows.data.dtype == np.float32 and run.tol >= FLOAT32_TOL
+    shares = np.zeros(len(run.problem.y))  # of the gap, as each row's latest visit saw them
     for enough in ENOUGH:
-        left = _plain_sweeps(run, plan, give_up, enough if plan.hurried else np.inf)
+        left = _plain_sweeps(run, plan, give_up, shares, enough if plan.hurried else np.inf)
         if left == 0.0:
             break
         scale = SCALE if left < FAR else SCALE_FAR
-        if not _hurried_sweeps(run, plan, give_up, scale, enough):
+        if not _hurried_sweeps(run, plan, give_up, shares, scale, enough):
             break
 
 
 def _plain_sweeps(
-    run: Run, plan: Schedule, give_up: Callable[[float], bool], enough: float
+    run: Run, plan: Schedule, give_up: Callable[[float], bool], shares: Any, enough: float
 ) -> float:
     """Sweep to the end, or as long as momentum would not be worth it.
 
@@ -80,8 +81,7 @@ def _plain_sweeps(
     problem = run.problem
     n = len(run.candidates)
     w: Any = run.w.astype(np.float32) if run.narrow else run.w
-    seen, shares = run.gap, np.zeros(len(problem.y))
-    dual = run.dual
+    seen, dual = run.gap, run.dual
     correction = 1.0
     visits = visits_at_check = checks = 0
     gaps: list[float] = []
@@ -118,24 +118,29 @@ def _plain_sweeps(
         dual = run.dual
         run.narrow = run.narrow and run.gap <= FLOAT32_PROGRESS * gap_before
         w = run.w.astype(np.float32) if run.narrow else run.w
-    return sweeps_left(gaps, run.tol) if slow and not leave and not run.over else 0.0
+    hurry = slow and not leave and not run.over and len(plan.rows) > 0
+    return sweeps_left(gaps, run.tol) if hurry else 0.0
 
 
 def _hurried_sweeps(
-    run: Run, plan: Schedule, give_up: Callable[[float], bool], scale: float, enough: float
+    run: Run,
+    plan: Schedule,
+    give_up: Callable[[float], bool],
+    shares: Any,
+    scale: float,
+    enough: float,
 ) -> bool:
     """Sweep with momentum until the relative gap is `enough` times tol; return whether to go on.
 
-    The gap is that of w and alpha, which are not yet the weights of each other.
+    The gap is that of w and alpha, w not being the weights of alpha yet.
     """
     w: Any = run.w.astype(np.float32 if run.narrow else np.float64)
     momentum = Momentum(run.problem, scale, w, run.dual)
-    shares = np.zeros(len(run.problem.y))
     seen, gap_before = np.inf, run.gap
     visits = 0
-    leave = False
     run.alpha *= 1.0 / scale
-    while not run.over and not leave and len(plan.rows):
+    shares *= 1.0 / scale
+    while True:
         momentum.advance(w)
         done, gain = _sweep(run, momentum.problem, plan, w, shares)
         visits += done
@@ -146,18 +151,19 @@ def _hurried_sweeps(
         leave = give_up(relative_gap)
         arrived = relative_gap <= enough * run.tol
         last = leave or arrived or run.halted or run.epoch >= run.max_iter
-        if last or visits >= CHECK_EVERY * len(run.candidates):
-            run.alpha *= scale
-            _check(run, plan, expand=False)
-            if last or run.over or not len(plan.rows):
-                break
-            run.alpha *= 1.0 / scale
-            run.narrow = run.narrow and gap <= FLOAT32_PROGRESS * gap_before
-            if not run.narrow:
-                w = w.astype(np.float64, copy=False)
-            momentum.recompute(w, run.w, run.dual)
-            gap_before, visits = gap, 0
-    return not leave
+        if not last and visits < CHECK_EVERY * len(run.candidates):
+            continue
+        run.alpha *= scale
+        _check(run, plan, expand=False)
+        if last or run.over or not len(plan.rows):
+            shares *= scale
+            return not leave
+        run.alpha *= 1.0 / scale
+        run.narrow = run.narrow and gap <= FLOAT32_PROGRESS * gap_before
+        if not run.narrow:
+            w = w.astype(np.float64, copy=False)
+        momentum.recompute(w, run.w, run.dual)
+        gap_before, visits = gap, 0
 
 
 def _sweep(run: Run, problem: AnyProblem, plan: Schedule, w: Any, shares: Any) -> tuple[int, float]:
