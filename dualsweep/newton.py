@@ -77,7 +77,7 @@ def newton_cost(problem: AnyProblem) -> float:
     """Return what a Newton solution costs, in entries of X read; inf if it cannot be foreseen.
 
     An entry read in sequence takes about a nanosecond. Steps and their costs are those of a9a, w8a,
-    ijcnn1, covtype and mnist at C = 1 and 100, within a factor of two or three.
+    ijcnn1, covtype and mnist at C = 1 and 100, within a factor of two or three, and of letter.
     """
     d = int(np.prod(problem.weights_shape))
     if d > DIRECT_WEIGHTS:
@@ -89,9 +89,10 @@ def newton_cost(problem: AnyProblem) -> float:
         steps, free = (10, 0.5) if problem.loss.diag > 0 else (35, 0.08)  # part of the rows in J
         return steps * (3 * stored + 0.6 * free * pairs + factor + 40 * n + 30_000)
     classes = problem.n_classes
+    steps = 40 if problem.joint else 20
     # As many pairs of classes as there are classes, the free ones of a row being few.
-    pairs *= 0.5 * classes
-    return 40 * (stored * classes + pairs + factor + 20 * n * classes + 30_000)
+    pairs *= 0.4 * classes
+    return steps * (stored * classes + pairs + factor + 20 * n * classes + 30_000)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # a direction that is not finite ends the method

@@ -111,7 +111,7 @@ class HandOver:
     # What a sweep costs: before it has visited a row, per row and per entry; with many classes, per
     # block step and per entry and class.
     SWEEP_CALL, SWEEP_ROW, SWEEP_ENTRY = 10_000.0, 100.0, 2.0
-    SWEEP_BLOCK, SWEEP_CLASS = 150.0, 0.25
+    SWEEP_BLOCK, SWEEP_CLASS = 250.0, 0.25
     # Sweeps that have to be done to judge their rate, and as a part of what Newton is worth.
     FIRST_LOOK, FIRST_PART = 3, 1 / 8
 
