@@ -123,8 +123,8 @@ def kill_at_random(
         before, lifetime = passes_done(args.checkpoint), moments.uniform(0.0, args.lifetime)
         child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
         try:
-            child.wait(lifetime)
-            raise SystemExit(f"It ended by itself before kill {kill}: take a smaller --lifetime.")
+            code = child.wait(lifetime)
+            raise SystemExit(f"It ended by itself, with code {code}, before kill {kill}.")
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()

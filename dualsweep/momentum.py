@@ -55,7 +55,10 @@ class Momentum:
         self.sweeps = 0
 
     def observe(self, w: Any, gain: float, shares: float) -> tuple[float, float]:
-        """Learn what a sweep did; return the dual of alpha and ``P(w) - D(alpha)``."""
+        """Learn what a sweep did; return the dual of alpha and ``P(w) - D(alpha)``.
+
+        The latter is as good as `shares`, the sum of the rows' shares of the gap at w.
+        """
         size, own, distance = self._sizes(w)
         self.linear += gain + 0.5 * (size - self.size)
         self.size = size

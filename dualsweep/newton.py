@@ -100,10 +100,10 @@ def newton(run: Run) -> None:
     """Take Newton steps until the run is over or they get stuck."""
     if isinstance(run.problem, MulticlassProblem):
         _newton(run, _MulticlassSteps(run, run.problem))
-    elif run.n_threads == 1:
+    elif run.n_threads == 1 or len(run.candidates) < PARTS_FROM:
         _newton(run, _BinarySteps(run, run.problem, map))
     else:
-        with ThreadPoolExecutor(run.n_threads) as pool:
+        with ThreadPoolExecutor(min(run.n_threads, PARTS)) as pool:
             _newton(run, _BinarySteps(run, run.problem, pool.map))
 
 
@@ -150,6 +150,7 @@ class _Steps(ABC):
     """
 
     rho: float
+    w_of_b: Any
 
     def __init__(self, run: Run) -> None:
         self.run, self.members = run, run.candidates
@@ -160,7 +161,6 @@ class _Steps(ABC):
         self.anchor = run.problem.rows_of(run.alpha, self.members)
         self.slack = self.first_slack() + self.response(self.w)
         self.u, self.b = np.empty_like(self.slack), np.empty_like(self.slack)
-        self.w_of_b = np.empty_like(self.w)
 
     @abstractmethod
     def first_slack(self) -> Any:
@@ -283,11 +283,15 @@ class _BinarySteps(_Steps):
         super().__init__(run)
         self.rho = 0.0 if problem.loss.diag > 0 else FIRST_RHO / float(self.cost.mean())
 
-    def _parts(self, function: Callable[[slice], Any], n: int) -> list[Any]:
-        """Return what `function` returns for each part of n rows, in their order."""
+    def _sum(self, function: Callable[[slice], Any], n: int) -> Any:
+        """Return the sum of what `function` returns, arrays, for each part of n rows."""
         count = PARTS if len(self.members) >= PARTS_FROM else 1
         bounds = [n * part // count for part in range(count + 1)]
-        return list(self.map(function, (slice(*pair) for pair in pairwise(bounds))))
+        parts = self.map(function, (slice(*pair) for pair in pairwise(bounds)))
+        total = next(parts)
+        for part in parts:
+            total += part
+        return total
 
     def first_slack(self) -> Any:
         return np.ones(len(self.members))
@@ -295,22 +299,26 @@ class _BinarySteps(_Steps):
     def response(self, v: Any) -> Any:
         rows, y = self.problem.rows, self.problem.y
         out = np.empty(len(self.members))
-        self._parts(lambda p: margins(rows, y, self.members[p], v, out[p]), len(out))
+
+        def part(p: slice) -> float:
+            margins(rows, y, self.members[p], v, out[p])
+            return 0.0
+
+        self._sum(part, len(out))
         return -out
 
     def implied_dual(self) -> tuple[float, float]:
         loss = self.problem.loss
-        sums = self._parts(
-            lambda p: implied_dual(
-                self.slack[p], self.anchor[p], self.cost[p], loss, self.rho, self.u[p], self.b[p]
-            ),
-            len(self.u),
-        )
+
+        def part(p: slice) -> Any:
+            data = self.slack[p], self.anchor[p], self.cost[p]
+            return np.array(implied_dual(*data, loss, self.rho, self.u[p], self.b[p]))
+
+        losses, excess = self._sum(part, len(self.u))
         free = (self.u > loss.lower) & (self.u < self.cost * loss.upper)
         self.free = self.members[free]
         self.scale = 1.0 / (loss.diag / self.cost[free] + self.rho)
-        losses, excess = zip(*sums, strict=True)
-        return sum(losses), sum(excess)
+        return float(losses), float(excess)
 
     def weights_of_b(self) -> None:
         rows, y = self.problem.rows, self.problem.y
@@ -320,15 +328,16 @@ class _BinarySteps(_Steps):
             add_rows(rows, y, self.members[p], self.b[p], w)
             return w
 
-        self.w_of_b = sum(self._parts(part, len(self.b)))
+        self.w_of_b = self._sum(part, len(self.b))
 
     def slope(self, q: Any, t: float) -> tuple[float, float]:
         loss = self.problem.loss
-        sums = self._parts(
-            lambda p: slope(self.u[p], q[p], self.cost[p], loss, self.rho, t), len(self.u)
-        )
-        totals, curvatures = zip(*sums, strict=True)
-        return sum(totals), sum(curvatures)
+
+        def part(p: slice) -> Any:
+            return np.array(slope(self.u[p], q[p], self.cost[p], loss, self.rho, t))
+
+        total, curvature = self._sum(part, len(self.u))
+        return float(total), float(curvature)
 
     def hessian(self) -> Any:
         rows, d = self.problem.rows, self.w.size
@@ -343,7 +352,7 @@ class _BinarySteps(_Steps):
                     break
             return half
 
-        half = sum(self._parts(part, len(self.free)))
+        half = self._sum(part, len(self.free))
         return None if self.run.halted else half + half.T
 
     def add_hessian_product(self, v: Any, out: Any) -> None:
@@ -355,6 +364,7 @@ class _MulticlassSteps(_Steps):
         self.problem = problem
         self.y = problem.y[run.candidates]
         self.beta = np.zeros((len(problem.y), problem.n_classes))
+        self.w_of_b = np.empty(problem.weights_shape)
         super().__init__(run)
         self.rho = FIRST_RHO_MULTICLASS / float(self.cost.mean())
 

@@ -38,9 +38,9 @@ __all__ = ["follow"]
 
 # Sweeps are not tried again if the solution before took more than this part of those that Newton
 # steps are thought to be worth: they become slower with C, and Newton from a seed needs about half
-# its steps. mnist, one class, squared hinge: thought to be worth 196 sweeps, but 62 took as long as
+# its steps. mnist, one class, squared hinge: thought to be worth 103 sweeps, but 62 took as long as
 # 12 steps, and seven do.
-SWEEPS_AGAIN = 0.25
+SWEEPS_AGAIN = 0.5
 
 
 def follow(problem: AnyProblem, before: Result | None, **options: Any) -> Result:

@@ -107,7 +107,8 @@ class Run:
 
     def poll(self) -> bool:
         """Return whether to stop at once: asked to, or out of time."""
-        self.halted = self.halted or self.stop() or perf_counter() > self.deadline
+        if not self.halted and (self.stop() or perf_counter() > self.deadline):
+            self.halted = True  # threads may ask at once: it is never taken back
         return self.halted
 
     def tick(self, relative_gap: float, w: Any) -> None:

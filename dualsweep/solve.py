@@ -63,7 +63,7 @@ def solve(
         Threads for the passes over the rows of Newton steps (of binary problems); the result does
         not depend on it. Sweeps have one.
     stop : callable
-        Asked some ten times a second; true ends the run with what there is.
+        Asked some ten times a second, by any of the threads; true ends the run with what there is.
     watch : callable
         Called after each sweep or Newton step; true ends the run as well.
 

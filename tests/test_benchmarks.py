@@ -264,7 +264,7 @@ def test_hard_cells_tell_who_was_stopped_where(ratios, tmp_path):
             for C, value_at, excess in ((1.0, 9.0, 0.05), (10.0, 70.0, 0.2))
         ]
     )
-    first, _, third, fourth = hard.compare(frame, "time").to_dict("records")
+    first, _, third, fourth = hard.compare(frame, hard.TARGETS, "time").to_dict("records")
     assert (first["peer / auto"], first["auto / own best"], first["liblinear"]) == (3.0, 1.5, "9")
     assert (third["auto"], third["liblinear"], third["peer / auto"]) == (
         "30",
@@ -272,7 +272,7 @@ def test_hard_cells_tell_who_was_stopped_where(ratios, tmp_path):
         np.inf,
     )
     assert (fourth["auto / own best"], fourth["newton"], fourth["rehline"]) == (30.0, "2", "")
-    text = hard.report(frame, "time")
+    text = hard.report(frame, hard.TARGETS, "time")
     assert (
         "0.001: 2 cells; in 2 the best peer needs more than 0.2 s, and is faster than auto in 0"
         in text

@@ -8,10 +8,13 @@ from sklearn.base import clone
 from test_solve import assert_honest, every_loss, same, setup
 
 from dualsweep import LinearSVC
+from dualsweep._random import random_state
 from dualsweep.datasets import make_text_like
 from dualsweep.momentum import Momentum
+from dualsweep.run import Run
 from dualsweep.schedules import SCHEDULES
 from dualsweep.solve import solve
+from dualsweep.sweeps import sweeps
 
 FORMULATIONS = [*naive.LOWER, *test_multiclass.DIRECT]
 every_formulation = pytest.mark.parametrize("formulation", FORMULATIONS)
@@ -89,22 +92,56 @@ def _telling(method, calls):
     return told
 
 
-@every_loss
-@pytest.mark.parametrize("max_iter", range(3, 12))
-def test_a_run_that_ends_early_has_the_certificate_of_its_alpha(hurry, loss, max_iter):
-    oracle, problem = setup(loss)
-    options = {"solver": "sweep", "tol": 1e-12}
-    result = solve(problem, **options, max_iter=max_iter)
-    assert result.n_iter == max_iter
-    assert_honest(result, oracle, 1e-12)
-    epochs = []
-    halted = solve(
+@every_formulation
+@pytest.mark.parametrize("epochs", range(4, 10))
+@pytest.mark.parametrize("end", ["max_iter", "stop", "give_up"])
+def test_a_run_that_ends_early_has_the_certificate_of_its_alpha(
+    hurry, monkeypatch, formulation, epochs, end
+):
+    monkeypatch.setattr("dualsweep.sweeps.LAST_SWEEPS", 0)  # momentum to the end
+    problem, oracle, dense = problem_of(formulation)
+    duals = []
+    monkeypatch.setattr(Momentum, "observe", _recording(Momentum.observe, duals))
+    run = Run(
         problem,
-        **options,
-        watch=lambda progress: epochs.append(progress.epoch),
-        stop=lambda: len(epochs) >= max_iter,
+        tol=1e-15,
+        max_iter=epochs if end == "max_iter" else 1000,
+        max_time=np.inf,
+        alpha=None,
+        stop=lambda: end == "stop" and run.epoch >= epochs - 1,
+        watch=lambda progress: False,
     )
-    assert_honest(halted, oracle, 1e-12)
+    plan = SCHEDULES["auto"](run.candidates, random_state(0))
+    sweeps(run, plan, give_up=lambda gap: end == "give_up" and run.epoch >= epochs)
+    assert run.epoch == epochs
+    assert run.dual == pytest.approx(duals[-1], rel=1e-9)
+    alpha = dense(run.alpha)
+    np.testing.assert_allclose(run.w, oracle.weights(alpha), atol=1e-11)
+    primal, dual = oracle.primal(run.w), oracle.dual(alpha)
+    assert (run.primal, run.dual) == pytest.approx((primal, dual), rel=1e-9)
+
+
+def _recording(observe, duals):
+    def recorded(*args):
+        dual, gap = observe(*args)
+        duals.append(dual)
+        return dual, gap
+
+    return recorded
+
+
+@every_loss
+def test_float32_weights_do(hurry, monkeypatch, loss):
+    oracle, problem = setup(loss, dtype=np.float32)
+    used = set()
+    advance = Momentum.advance
+    monkeypatch.setattr(
+        Momentum, "advance", lambda self, w: used.add(w.dtype.name) or advance(self, w)
+    )
+    result = solve(problem, solver="sweep", tol=1e-3, max_iter=5000)
+    assert "float32" in used
+    assert result.converged
+    assert_honest(result, oracle, 1e-3)
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])

@@ -164,7 +164,7 @@ def test_hand_over_follows_the_rate_of_the_gap():
     assert rule.allowed
     rule.sweeps_worth = 48.0
     fast = [rule(0.1**k) for k in range(6)]
-    assert not any(fast)  # one more decade: two sweeps
+    assert not any(fast)  # one more decade: one sweep
     slow = HandOver(problem, tol=1e-6, solver="auto")
     slow.sweeps_worth = 48.0
     assert [slow(0.9**k) for k in range(6)] == [False] * 5 + [True]

@@ -100,8 +100,9 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         300 MB). A store that fits is loaded, so is any store if there is no limit; else its blocks
         are read again and again, see the notes. Without meaning for an X that is in memory.
     n_jobs : int, default=None
-        Threads that train the classes of one-versus-rest, or share the Newton steps of two
-        classes. None means 1, -1 all cores. The result does not depend on it.
+        Threads that train the classes of one-versus-rest; those that are left over, or all if
+        there are two classes, share Newton steps. None means 1, -1 all cores. The result does not
+        depend on it.
     random_state : int, RandomState instance or None, default=None
         Seeds the order of visits; the same integer gives bitwise the same model.
     verbose : int, default=0
