@@ -33,14 +33,14 @@ PUBLISHED = {
 TEXT = """# Which formulation: Keerthi et al.'s comparison on our data
 
 Keerthi, Sundararajan, Chang, Hsieh and Lin, *A sequential dual method for large scale multi-class
-linear SVMs* (KDD 2008), section 4: {n_repeats} random partitions of the rows into 60 % to train
-on, 20 % to choose C on and 20 % to test on; C from {{0.01, 0.03, 0.1, 0.3, 1, 3, 10}} is chosen for
-each method. One versus rest (OVR) has the hinge loss; CS is Crammer-Singer, WW Weston-Watkins.
-Trained to a relative duality gap of {tol:g}; the largest gap that any training was left with is
-{gap:.1e}.
+linear SVMs* (KDD 2008), section 4: random partitions of the rows into 60 % to train on, 20 % to
+choose C on and 20 % to test on. C from {{0.01, 0.03, 0.1, 0.3, 1, 3, 10}} is chosen for each
+method. One versus rest (OVR) has the hinge loss; CS is Crammer-Singer, WW Weston-Watkins. Trained
+to a relative duality gap of {tol:g}; `gap` is the largest that a training was left with. The paper
+has ten partitions; with three, a p-value cannot be below 0.25.
 
 Made by `make bench-sdm`. The data are not quite those of the paper: scaling may differ, and our
-news20 has no separate test rows.
+news20 is smaller, for it has no separate test rows.
 
 ## Test accuracy in percent, mean and standard deviation (Table 4.2)
 
@@ -97,7 +97,8 @@ def tables(frame: pd.DataFrame, tol: float) -> str:
         )
         ours = MulticlassComparison(METHODS, values, C, gap)
         published, published_p = PUBLISHED.get(data, (((np.nan, np.nan),) * 3, (np.nan,) * 2))
-        accuracy, p_value = {"data": data}, {"data": data}
+        accuracy = {"data": data, "partitions": len(values), "gap": f"{gap.max():.1e}"}
+        p_value = {"data": data}
         for m, method in enumerate(METHODS):
             figures = (100 * ours.mean[m], 100 * ours.deviation[m]), published[m]
             for who, (mean, deviation) in zip(("ours", "published"), figures, strict=True):
@@ -110,9 +111,7 @@ def tables(frame: pd.DataFrame, tol: float) -> str:
         accuracies.append(accuracy)
         p_values.append(p_value)
     return TEXT.format(
-        n_repeats=frame["repeat"].nunique(),
         tol=tol,
-        gap=frame["relative_gap"].max(),
         accuracies=markdown(pd.DataFrame(accuracies)),
         p_values=markdown(pd.DataFrame(p_values)),
     )
