@@ -212,6 +212,7 @@ def sweeps_left(gaps: list[float], tol: float) -> float:
 
 def gap_left(seen: float, before: float) -> float:
     """Guess the gap at the end of a sweep from what its visits saw, and those of the one before."""
+    seen = max(seen, 0.0)  # shares are never negative but for rounding
     left = float(np.sqrt(seen / before)) if before > 0 else 1.0
     return min(max(left, LEAST_LEFT), MOST_LEFT) * seen
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dualsweep.run import Run
 from dualsweep.schedules import SCHEDULES
 from dualsweep.solve import SOLVERS, solve
-from dualsweep.sweeps import FLOAT32_TOL, _proven
+from dualsweep.sweeps import FLOAT32_TOL, _proven, gap_left
 
 BIAS = 1.0
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=150)
@@ -493,3 +493,8 @@ def test_no_more_than_float64_can_prove_is_tried():
     result = solve(problem, solver="newton", tol=1e-18, max_iter=1000)
     assert not result.converged
     assert result.n_iter < 20
+
+
+def test_a_gap_that_rounds_to_less_than_nothing_is_none():
+    assert gap_left(-1e-33, 0.03) == 0.0
+    assert gap_left(0.02, 0.04) == pytest.approx(0.02 * np.sqrt(0.5))
