@@ -283,11 +283,15 @@ class _BinarySteps(_Steps):
         super().__init__(run)
         self.rho = 0.0 if problem.loss.diag > 0 else FIRST_RHO / float(self.cost.mean())
 
-    def _sum(self, function: Callable[[slice], Any], n: int) -> Any:
-        """Return the sum of what `function` returns, arrays, for each part of n rows."""
+    def _parts(self, function: Callable[[slice], Any], n: int) -> Iterator[Any]:
+        """Return what `function` returns for each part of n rows, in their order."""
         count = PARTS if len(self.members) >= PARTS_FROM else 1
         bounds = [n * part // count for part in range(count + 1)]
-        parts = self.map(function, (slice(*pair) for pair in pairwise(bounds)))
+        return iter(self.map(function, (slice(*pair) for pair in pairwise(bounds))))
+
+    def _sum(self, function: Callable[[slice], Any], n: int) -> Any:
+        """Return the sum of the arrays that `function` returns for the parts of n rows."""
+        parts = self._parts(function, n)
         total = next(parts)
         for part in parts:
             total += part
@@ -299,12 +303,7 @@ class _BinarySteps(_Steps):
     def response(self, v: Any) -> Any:
         rows, y = self.problem.rows, self.problem.y
         out = np.empty(len(self.members))
-
-        def part(p: slice) -> float:
-            margins(rows, y, self.members[p], v, out[p])
-            return 0.0
-
-        self._sum(part, len(out))
+        list(self._parts(lambda p: margins(rows, y, self.members[p], v, out[p]), len(out)))
         return -out
 
     def implied_dual(self) -> tuple[float, float]:

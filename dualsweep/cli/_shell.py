@@ -36,6 +36,7 @@ __all__ = [
     "FAILED",
     "INTERRUPTED",
     "ClassWeight",
+    "Data",
     "Force",
     "Json",
     "Loss",
@@ -50,6 +51,7 @@ __all__ = [
     "Shell",
     "Solver",
     "Tol",
+    "TrainJobs",
     "ZeroBased",
     "check_output",
     "check_parameters",
@@ -121,6 +123,9 @@ MultiClass: TypeAlias = Annotated[
 ]
 Solver: TypeAlias = Annotated[
     str, typer.Option(metavar="SOLVER", help="auto, sweep (coordinate descent) or newton.")
+]
+TrainJobs: TypeAlias = Annotated[
+    int, typer.Option(help="Threads to read, and to train; -1 for all cores.")
 ]
 Seed: TypeAlias = Annotated[int, typer.Option(help="Seeds the order of visits.")]
 

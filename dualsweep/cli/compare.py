@@ -23,6 +23,7 @@ from ._shell import (
     Shell,
     Solver,
     Tol,
+    TrainJobs,
     ZeroBased,
     check_parameters,
     parse_costs,
@@ -50,9 +51,7 @@ def compare(
     class_weight: ClassWeight = None,
     schedule: Schedule = "auto",
     solver: Solver = "auto",
-    n_jobs: Annotated[
-        int, typer.Option(help="Threads to read, and to train; -1 for all cores.")
-    ] = 1,
+    n_jobs: TrainJobs = 1,
     seed: Annotated[int, typer.Option(help="Seeds the partitions and the order of visits.")] = 0,
     zero_based: ZeroBased = None,
     json: Json = False,
