@@ -11,10 +11,10 @@ import scipy.sparse as sp
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from ..losses import LOSSES
 from ..outofcore import Blocks, State, solve_blocks
 from ..problem import Problem, Result
 from ..rows import as_rows, sqnorms
+from ._formulations import PerClass
 from ._validation import balanced_weights, check_classes, class_codes, row_costs
 
 __all__ = ["BlockFormulation", "check_blocks", "fits_into"]
@@ -54,8 +54,8 @@ def check_blocks(svc: Any, data: Blocks, y: Any) -> Any:
     return y
 
 
-class BlockFormulation:
-    """A binary problem per class, as `OneVersusRest`, one after the other.
+class BlockFormulation(PerClass):
+    """A binary problem per class, of rows in blocks, one after the other.
 
     That takes the memory of one problem, and reads the blocks once per class and pass. (All
     classes side by side would read them once for all, but keep the dual variables of all.)
@@ -63,15 +63,15 @@ class BlockFormulation:
 
     def __init__(self, svc: Any, data: Blocks, y: Any, weight: Any, checkpoint: Any) -> None:
         self.svc, self.data, self.y, self.weight = svc, data, y, weight
-        self.loss, self.bias = LOSSES[svc.loss], svc._bias
+        self.bias = svc._bias
         self.classes, mass = self._count()
+        super().__init__(svc.loss, len(self.classes))
         self.class_weight = svc.class_weight
         if isinstance(svc.class_weight, str):
             balanced = balanced_weights(mass).tolist()
             self.class_weight = dict(zip(self.classes.tolist(), balanced, strict=True))
         # The costs of one row per class, of the weight of all its rows: refuses if they overflow.
         row_costs(svc.C, self.class_weight, self.classes, np.arange(len(self.classes)), mass)
-        self.positives = [1] if len(self.classes) == 2 else list(range(len(self.classes)))
         self.checkpoint = None if checkpoint is None else self._checkpoint(checkpoint)
 
     def _rows(self, b: int) -> slice:
@@ -126,10 +126,6 @@ class BlockFormulation:
         }
         return Checkpoint(path, settings)
 
-    def names(self, classes: Any) -> list[str]:
-        """Return a name for each problem."""
-        return [f"class {classes[k]}" for k in self.positives]
-
     def read(self, p: int, b: int) -> Problem:
         """Return block b of the p-th problem."""
         X, labels = self.data.read(b)
@@ -170,10 +166,6 @@ class BlockFormulation:
             result.alpha[self._rows(b)][~positive] *= -1.0
         result.alpha = sp.csr_array(result.alpha[None, :])
         return result
-
-    def weights(self, ws: list[Any]) -> Any:
-        """Return the model's rows of weights, the bias last."""
-        return np.stack(ws)
 
     def dual_coef(self, results: list[Result]) -> Any:
         """Return the model's signed dual variables."""

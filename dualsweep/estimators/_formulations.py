@@ -15,7 +15,7 @@ from ..losses import LOSSES
 from ..problem import MulticlassProblem, Problem, Result
 from ..rows import Rows
 
-__all__ = ["FORMULATIONS", "Formulation", "formulate"]
+__all__ = ["FORMULATIONS", "Formulation", "PerClass", "formulate"]
 
 FORMULATIONS = ("ovr", "crammer_singer", "weston_watkins")
 
@@ -29,20 +29,31 @@ def formulate(
     return Direct(multi_class == "crammer_singer", rows, sqnorm, codes, cost, n_classes)
 
 
-class OneVersusRest:
+class PerClass:
     """A binary problem per class; for two classes, only the second against the first."""
 
-    def __init__(
-        self, loss: str, rows: Rows, sqnorm: Any, codes: Any, cost: Any, n_classes: int
-    ) -> None:
+    def __init__(self, loss: str, n_classes: int) -> None:
         self.loss = LOSSES[loss]
-        self.data = rows, sqnorm
-        self.codes, self.cost = codes, cost
         self.positives = [1] if n_classes == 2 else list(range(n_classes))
 
     def names(self, classes: Any) -> list[str]:
         """Return a name for each problem."""
         return [f"class {classes[k]}" for k in self.positives]
+
+    def weights(self, ws: list[Any]) -> Any:
+        """Return the model's rows of weights, the bias last."""
+        return np.stack(ws)
+
+
+class OneVersusRest(PerClass):
+    """A binary problem per class, of rows in memory."""
+
+    def __init__(
+        self, loss: str, rows: Rows, sqnorm: Any, codes: Any, cost: Any, n_classes: int
+    ) -> None:
+        super().__init__(loss, n_classes)
+        self.data = rows, sqnorm
+        self.codes, self.cost = codes, cost
 
     def problem(self, p: int) -> Problem:
         """Return the p-th problem."""
@@ -57,10 +68,6 @@ class OneVersusRest:
         upper = np.where(used, self.loss.upper, 0.0)
         upper[used] *= self.cost[used]
         return np.clip(dual_coef[[p]].toarray()[0] * problem.y, lower, upper)
-
-    def weights(self, ws: list[Any]) -> Any:
-        """Return the model's rows of weights, the bias last."""
-        return np.stack(ws)
 
     def problem_weights(self, p: int, weights: Any) -> Any:
         """Return the weights of the p-th problem that the model's rows stand for."""
