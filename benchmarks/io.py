@@ -24,6 +24,7 @@ HERE = Path(__file__).resolve().parent
 COLUMNS = ["part", "data", "contender", "rep", "seconds", "cpu", "megabytes", "excess"]
 POSITIVE = {"blogs": 34, "imdb": 1}  # the class that is told from the rest
 C = 1.0
+OURS = {f"dualsweep, {n} thread{'s' * (n > 1)}": n for n in (1, 2)}  # and how many
 
 # Scripts of a fresh process: argument 1 is the text, 2 where to write the weights, the bias last.
 PEERS = {
@@ -69,9 +70,11 @@ def readers() -> dict[str, Callable[[Path], object]]:
 
     from dualsweep.io import load_svmlight
 
+    def ours(n_jobs: int) -> Callable[[Path], object]:
+        return lambda path: load_svmlight(path, n_jobs=n_jobs)[::-1]
+
     return {
-        "dualsweep, 1 thread": lambda path: load_svmlight(path)[::-1],
-        "dualsweep, 2 threads": lambda path: load_svmlight(path, n_jobs=2)[::-1],
+        **{name: ours(n_jobs) for name, n_jobs in OURS.items()},
         "scikit-learn": lambda path: load_svmlight_file(str(path))[::-1],
         "LIBLINEAR": lambda path: svm_read_problem(str(path), return_scipy=True),
     }
@@ -115,24 +118,15 @@ def read(path: Path, contender: str) -> Stopwatch:
 def train(path: Path, contender: str) -> tuple[Stopwatch, np.ndarray]:
     """Return what a fresh process takes, and the weights it ends with."""
     with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder, "model.npz" if contender == "dualsweep" else "weights.npy")
-        if contender == "dualsweep":
-            command = [
-                "-m",
-                "dualsweep.cli",
-                "train",
-                str(path),
-                "-C",
-                str(C),
-                "-q",
-                "-o",
-                str(output),
-            ]
+        output = Path(folder, "model.npz" if contender in OURS else "weights.npy")
+        if contender in OURS:
+            options = f"-C {C} -q --n-jobs {OURS[contender]} -o".split()
+            command = ["-m", "dualsweep.cli", "train", str(path), *options, str(output)]
         else:
             command = ["-W", "ignore", "-c", PEERS[contender], str(path), str(output)]
         with Stopwatch() as watch:
             subprocess.run([sys.executable, *command], check=True)
-        if contender != "dualsweep":
+        if contender not in OURS:
             return watch, np.load(output)
         with np.load(output) as model:
             return watch, np.append(model["coef"], model["intercept"])
@@ -159,8 +153,8 @@ def measure(path: Path, name: str, part: str, repeats: int, out: Path) -> None:
         contenders = list(readers())
     else:
         primal, bound = objective(path)
-        contenders = ["dualsweep", *PEERS]
-        train(path, "dualsweep")  # compiles
+        contenders = [*OURS, *PEERS]
+        train(path, next(iter(OURS)))  # compiles
     for rep in range(repeats):
         # In another order each time, so that none always runs after the same other.
         for contender in np.random.default_rng(rep).permutation(contenders).tolist():
@@ -177,7 +171,10 @@ def measure(path: Path, name: str, part: str, repeats: int, out: Path) -> None:
 
 
 def compare(frame: pd.DataFrame) -> pd.DataFrame:
-    """Medians, and how many times as long as ours each contender took in the same repeat."""
+    """Medians, and how many times as long as ours each contender took in the same repeat.
+
+    `ratio`, from `low` to `high`, and `cpu ratio` are to ours with one thread.
+    """
     table = []
     for (part, data), runs in frame.groupby(["part", "data"], sort=False):
         # Runs of one repeat were made one after the other; a file holds those of several calls.
@@ -186,9 +183,9 @@ def compare(frame: pd.DataFrame) -> pd.DataFrame:
             runs.pivot(index="turn", columns="contender", values=kind)
             for kind in ("seconds", "cpu")
         )
-        ours = min(name for name in runs["contender"] if name.startswith("dualsweep"))
+        one, two = OURS
         for contender in sorted(runs["contender"].unique(), key=str.lower):
-            ratio = seconds[contender] / seconds[ours]
+            ratio = seconds[contender] / seconds[one]
             median = seconds[contender].median()
             table.append(
                 {
@@ -200,7 +197,8 @@ def compare(frame: pd.DataFrame) -> pd.DataFrame:
                     "ratio": ratio.median(),
                     "low": ratio.min(),
                     "high": ratio.max(),
-                    "cpu ratio": (cpu[contender] / cpu[ours]).median(),
+                    "to 2 threads": (seconds[contender] / seconds[two]).median(),
+                    "cpu ratio": (cpu[contender] / cpu[one]).median(),
                     "above optimum": runs.loc[runs["contender"] == contender, "excess"].median(),
                 }
             )

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from .duals import SlottedDuals
 from .kernels.binary import sweep
@@ -139,6 +138,8 @@ class Problem(NamedTuple):
         def gap(s: float) -> float:
             losses = _losses(1.0 - s * (1.0 - slack), loss, upper, diag)
             return losses + s * s * curvature - s * total
+
+        from scipy.optimize import minimize_scalar  # takes a while, and few runs need it
 
         found = minimize_scalar(gap, bounds=(0.0, 1.0), method="bounded")
         return float(found.x) if found.fun < 0.99 * gap(1.0) else 1.0

@@ -198,7 +198,45 @@ def test_data_that_cannot_be_trained_on(folder):
     (folder / "one.svm").write_text("1 1:1\n1 1:2\n")
     check_error(run("train", "one.svm", "-q"), "at least 2 classes")
     np.savez("nan.npz", X=np.array([[1.0], [np.nan]]), y=[0, 1])
-    check_error(run("train", "nan.npz", "-q"), "NaN")
+    check_error(run("train", "nan.npz", "-q"), "Row 1 has NaN")
+    (folder / "continuous.svm").write_text("1.5 1:1\n2 1:2\n3 1:1\n")
+    check_error(run("train", "continuous.svm", "-q"), "continuous", "y has 1.5")
+    (folder / "nan.svm").write_text("nan 1:1\n2 1:2\n3 1:1\n")
+    check_error(run("train", "nan.svm", "-q"), "y has nan")
+    (folder / "empty.svm").write_text("1\n2\n")
+    check_error(run("train", "empty.svm", "-q"), "no features")
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.arange(12).reshape(6, 2),
+        np.asfortranarray(np.arange(12.0).reshape(6, 2)),
+        np.arange(12).reshape(6, 2) % 2 == 0,
+        np.linspace(0, 1, 12, dtype=np.float16).reshape(6, 2),
+    ],
+    ids=["integers", "by columns", "booleans", "float16"],
+)
+def test_tables_of_any_numbers_train_as_in_the_library(folder, X):
+    y = np.array([0, 1, 2, 0, 1, 2])
+    np.savez("table.npz", X=X, y=y)
+    assert run("train", "table.npz", "-q", "--tol", "1e-6").exit_code == 0
+    expected = LinearSVC(tol=1e-6, random_state=0).fit(X, y)
+    model = load_model("table.model.npz")
+    assert np.array_equal(model.coef_, expected.coef_)
+    assert model.relative_gap_ == expected.relative_gap_
+
+
+def test_training_starts_without_scikit_learn(iris, folder):
+    """Its import takes longer than reading and training on a hundred megabytes."""
+    script = (
+        "import sys\n"
+        "from dualsweep.cli import app\n"
+        f"app(['train', {str(iris)!r}, '-q', '-o', 'm.npz'], standalone_mode=False)\n"
+        "print(sorted({'sklearn', 'joblib', 'pandas', 'matplotlib'} & {*sys.modules}))"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == ("[]\n", "")
 
 
 @pytest.mark.parametrize(
@@ -209,7 +247,11 @@ def test_data_that_cannot_be_trained_on(folder):
         (["--schedule", "nightly"], "shrinking"),
         (["--class-weight", "heavy"], "balanced"),
         (["--tol", "0"], "--tol must be"),
-        (["--max-iter", "-1"], "--max-iter must be"),
+        (["--max-iter", "-1"], "--max-iter"),
+        (["--max-time", "0"], "--max-time must be"),
+        (["--solver", "simplex"], "--solver must be auto or sweep or newton"),
+        (["--n-jobs", "0"], "--n-jobs must not be 0"),
+        (["--seed", "-1"], "--seed"),
         (["--multi-class", "ovo"], "--multi-class must be"),
         (["--format", "pickle"], "--format has to be npz or liblinear"),
         (["--tol", "tight"], "--tol"),

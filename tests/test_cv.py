@@ -32,9 +32,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from dualsweep import LinearSVC, LinearSVCCV
 from dualsweep.estimators import _folds
 from dualsweep.estimators._folds import Fold
-from dualsweep.estimators._interrupt import DeferredInterrupt
-from dualsweep.estimators._training import TrainingSet
 from dualsweep.estimators.cv import _choose, _settled
+from dualsweep.training.common import TrainingSet
+from dualsweep.training.interrupt import DeferredInterrupt
 
 DIRECT = ["crammer_singer", "weston_watkins"]
 MODELS = [

@@ -278,7 +278,7 @@ def test_values_that_are_not_finite(text, tmp_path):
     X = X.copy()
     X.data[X.indptr[700]] = np.nan
     bad = write_store(tmp_path / "bad", X, y, block_bytes=16_000)
-    with pytest.raises(ValueError, match="Row 700 of the store"):
+    with pytest.raises(ValueError, match="Row 700 has NaN"):
         LinearSVC(memory_limit=limit(bad)).fit(bad)
 
 

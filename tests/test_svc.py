@@ -377,7 +377,7 @@ def test_data_are_neither_copied_nor_changed(monkeypatch, problem, make, dtype):
         seen.append(problem.rows)
         return solve(problem, **options)
 
-    import dualsweep.estimators.svc as svc
+    import dualsweep.training.svc as svc
 
     solve = svc.solve
     monkeypatch.setattr(svc, "solve", spy)
@@ -572,7 +572,7 @@ def test_bad_data(problem):
         LinearSVC().fit(X, y, y)
     with pytest.raises(ValueError, match=r"sample_weight\[5\] is -2"):
         LinearSVC().fit(X, y, np.where(np.arange(len(y)) == 5, -2.0, 1.0))
-    with pytest.raises(ValueError, match="Row 2 of X has a squared norm beyond float64"):
+    with pytest.raises(ValueError, match="Row 2 has NaN, infinity or a squared norm"):
         LinearSVC().fit(np.where(np.arange(len(y))[:, None] == 2, 1e200, X), y)
     with pytest.raises(ValueError, match="too large: C is 1e\\+300, the largest cost inf"):
         LinearSVC(C=1e300).fit(X, y, np.full(len(y), 1e300))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import math
+import os
 import re
 import sys
 import warnings
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import numpy as np
 import typer
@@ -27,9 +28,15 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from ..estimators import LinearSVC, LinearSVCCV
-from ..estimators._progress import announce_compilation
 from ..io import load_data
+from ..losses import LOSSES
+from ..schedules import SCHEDULES
+from ..solve import SOLVERS
+from ..training.formulations import FORMULATIONS
+from ..training.progress import announce_compilation
+
+if TYPE_CHECKING:
+    from ..estimators import LinearSVCCV
 
 __all__ = [
     "BAD",
@@ -62,6 +69,37 @@ __all__ = [
 
 FAILED, BAD, INTERRUPTED = 1, 2, 130
 
+
+def positive(param: typer.CallbackParam, value: Any) -> Any:
+    """Refuse a number that is not positive, or infinite."""
+    if value is not None and not 0 < value < math.inf:
+        raise typer.BadParameter(f"{param.opts[0]} must be a positive number, but is {value:g}.")
+    return value
+
+
+def one_of(*names: str) -> Callable[[typer.CallbackParam, Any], Any]:
+    """Return a callback that refuses other values."""
+
+    def check(param: typer.CallbackParam, value: Any) -> Any:
+        if value is not None and value not in names:
+            raise typer.BadParameter(
+                f"{param.opts[0]} must be {' or '.join(names)}, but is {value!r}."
+            )
+        return value
+
+    return check
+
+
+def threads(param: typer.CallbackParam, value: int) -> int:
+    """Return how many cores there are for -1, and refuse 0."""
+    if value == 0:
+        raise typer.BadParameter(f"{param.opts[0]} must not be 0; -1 is for all cores.")
+    if value == -1:
+        affinity = getattr(os, "sched_getaffinity", None)  # not on all systems
+        return len(affinity(0)) if affinity else os.cpu_count() or 1
+    return value
+
+
 # Options that several commands have.
 Json: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")
@@ -73,7 +111,7 @@ Quiet: TypeAlias = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print neither progress nor result.")
 ]
 Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
-NJobs: TypeAlias = Annotated[int, typer.Option(help="Threads; -1 for all cores.")]
+NJobs: TypeAlias = Annotated[int, typer.Option(callback=threads, help="Threads; -1 for all cores.")]
 ZeroBased: TypeAlias = Annotated[
     bool | None,
     typer.Option(
@@ -94,20 +132,28 @@ ModelFormat: TypeAlias = Annotated[
     ),
 ]
 Loss: TypeAlias = Annotated[
-    str, typer.Option(metavar="LOSS", help="hinge, squared_hinge or squared.")
+    str,
+    typer.Option(callback=one_of(*LOSSES), metavar="LOSS", help="hinge, squared_hinge or squared."),
 ]
-Tol: TypeAlias = Annotated[float, typer.Option(help="Relative duality gap to prove.")]
+Tol: TypeAlias = Annotated[
+    float, typer.Option(callback=positive, help="Relative duality gap to prove.")
+]
 MaxIter: TypeAlias = Annotated[
-    int, typer.Option(help="Sweeps over the rows to give up after, per class.")
+    int, typer.Option(min=0, help="Sweeps over the rows to give up after, per class.")
 ]
 NoIntercept: TypeAlias = Annotated[bool, typer.Option("--no-intercept", help="Train no intercept.")]
 ClassWeight: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="balanced", help="balanced: rare classes weigh as much as others."),
+    typer.Option(
+        callback=one_of("balanced"),
+        metavar="balanced",
+        help="balanced: rare classes weigh as much as others.",
+    ),
 ]
 Schedule: TypeAlias = Annotated[
     str,
     typer.Option(
+        callback=one_of(*SCHEDULES),
         metavar="SCHEDULE",
         help="Which rows a sweep visits: auto, adaptive, shrinking, alternating, permuted, "
         "cyclic or online. All lead to the same optimum.",
@@ -116,18 +162,27 @@ Schedule: TypeAlias = Annotated[
 MultiClass: TypeAlias = Annotated[
     str,
     typer.Option(
+        callback=one_of(*FORMULATIONS),
         metavar="FORMULATION",
         help="For more than two classes: ovr, crammer_singer or weston_watkins. The last two "
         "have losses of their own and no use for --loss; on badly scaled data ovr is faster.",
     ),
 ]
 Solver: TypeAlias = Annotated[
-    str, typer.Option(metavar="SOLVER", help="auto, sweep (coordinate descent) or newton.")
+    str,
+    typer.Option(
+        callback=one_of(*SOLVERS),
+        metavar="SOLVER",
+        help="auto, sweep (coordinate descent) or newton.",
+    ),
 ]
 TrainJobs: TypeAlias = Annotated[
-    int, typer.Option(help="Threads to read, and to train; -1 for all cores.")
+    int,
+    typer.Option(callback=threads, help="Threads to read, and to train; -1 for all cores."),
 ]
-Seed: TypeAlias = Annotated[int, typer.Option(help="Seeds the order of visits.")]
+Seed: TypeAlias = Annotated[
+    int, typer.Option(min=0, max=2**32 - 1, help="Seeds the order of visits.")
+]
 
 # What the library calls parameters, and the command line options.
 OPTIONS = {
@@ -273,7 +328,7 @@ def check_output(path: Path, force: bool) -> None:
         raise FileExistsError(f"{path} exists already; choose another name or --force.")
 
 
-def check_parameters(model: LinearSVC | LinearSVCCV) -> None:
+def check_parameters(model: LinearSVCCV) -> None:
     """Find out before anything is read that an option has a value it cannot have."""
     try:
         model._validate_params()

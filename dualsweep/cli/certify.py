@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .. import estimators
 from ..io import load_model
-from ._shell import FAILED, Data, Json, NJobs, Quiet, Shell, ZeroBased, check_parameters
+from ..losses import LOSSES
+from ..training.formulations import FORMULATIONS
+from ._shell import (
+    FAILED,
+    Data,
+    Json,
+    NJobs,
+    Quiet,
+    Shell,
+    ZeroBased,
+    one_of,
+    positive,
+)
+
+if TYPE_CHECKING:
+    from ..estimators import LinearSVC
 
 __all__ = ["certify"]
 
@@ -27,17 +41,24 @@ def certify(
         typer.Option(
             "--cost",
             "-C",
+            callback=positive,
             help="C of the problem.",
             show_default="the model's; LIBLINEAR's has none",
         ),
     ] = None,
     loss: Annotated[
         str | None,
-        typer.Option(metavar="LOSS", help="Loss of the problem.", show_default="the model's"),
+        typer.Option(
+            callback=one_of(*LOSSES),
+            metavar="LOSS",
+            help="Loss of the problem.",
+            show_default="the model's",
+        ),
     ] = None,
     multi_class: Annotated[
         str | None,
         typer.Option(
+            callback=one_of(*FORMULATIONS),
             metavar="FORMULATION",
             help="What the problem is for more than two classes.",
             show_default="the model's",
@@ -45,8 +66,10 @@ def certify(
     ] = None,
     tol: Annotated[float, typer.Option(min=0.0, help="Relative gap to prove.")] = 1e-3,
     max_iter: Annotated[int, typer.Option(min=0, help="Sweeps to look for a bound.")] = 1000,
-    max_time: Annotated[float | None, typer.Option(help="Seconds to look for a bound.")] = None,
-    n_jobs: NJobs = 1,
+    max_time: Annotated[
+        float | None, typer.Option(callback=positive, help="Seconds to look for a bound.")
+    ] = None,
+    n_jobs: NJobs = -1,
     zero_based: ZeroBased = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -67,6 +90,8 @@ def certify(
 
     dualsweep certify heart_scale.model heart_scale -C 1 --tol 1e-2
     """
+    from .. import estimators
+
     with Shell(json, quiet) as shell:
         model = load_model(model_file)
         recorded = getattr(model, "primal_objective_", None)
@@ -74,7 +99,6 @@ def certify(
             raise typer.BadParameter(f"{model_file} does not tell C: say --cost.")
         given = {"C": cost, "loss": loss, "multi_class": multi_class}
         model.set_params(**{name: value for name, value in given.items() if value is not None})
-        check_parameters(model)
         X, y = shell.load(
             file, zero_based=zero_based, n_jobs=n_jobs, n_features=model.n_features_in_
         )
@@ -113,7 +137,7 @@ def certify(
             shell.code = FAILED
 
 
-def _problem(model: estimators.LinearSVC) -> str:
+def _problem(model: LinearSVC) -> str:
     if len(model.classes_) == 2 and model.multi_class == "ovr":
         return f"{model.loss} loss"
     if model.multi_class == "ovr":

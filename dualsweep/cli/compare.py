@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..estimators import LinearSVC, MulticlassComparison, compare_multiclass
 from ._pictures import Plot, check_picture, new_figure, save_picture
 from ._shell import (
     FAILED,
@@ -25,9 +24,11 @@ from ._shell import (
     Tol,
     TrainJobs,
     ZeroBased,
-    check_parameters,
     parse_costs,
 )
+
+if TYPE_CHECKING:
+    from ..estimators import MulticlassComparison
 
 __all__ = ["compare"]
 
@@ -51,7 +52,7 @@ def compare(
     class_weight: ClassWeight = None,
     schedule: Schedule = "auto",
     solver: Solver = "auto",
-    n_jobs: TrainJobs = 1,
+    n_jobs: TrainJobs = -1,
     seed: Annotated[int, typer.Option(help="Seeds the partitions and the order of visits.")] = 0,
     zero_based: ZeroBased = None,
     json: Json = False,
@@ -69,10 +70,12 @@ def compare(
 
     [bold]Examples[/bold]
 
-    dualsweep compare news20.svm --n-jobs -1
+    dualsweep compare news20.svm
 
     dualsweep compare mnist.npz --costs 0.1,1,10 --repeats 20 --plot mnist.png
     """
+    from ..estimators import compare_multiclass
+
     options: dict[str, Any] = {
         "loss": loss,
         "solver": solver,
@@ -85,7 +88,6 @@ def compare(
         "random_state": seed,
         "verbose": 0 if quiet or json else 1,
     }
-    check_parameters(LinearSVC(**options))
     values = parse_costs(costs)
 
     with Shell(json, quiet) as shell:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
-from ..estimators import LinearSVCCV
 from ..io.liblinear import integer_classes
-from ..plotting import PathDisplay
 from ._pictures import Plot, check_picture, new_figure, save_picture
 from ._shell import (
     FAILED,
@@ -30,12 +28,16 @@ from ._shell import (
     Shell,
     Solver,
     Tol,
+    TrainJobs,
     ZeroBased,
     check_output,
     check_parameters,
     parse_costs,
 )
 from .train import WRITERS, certificate, destination
+
+if TYPE_CHECKING:
+    from ..estimators import LinearSVCCV
 
 __all__ = ["cv"]
 
@@ -95,9 +97,7 @@ def cv(
     schedule: Schedule = "auto",
     multi_class: MultiClass = "ovr",
     solver: Solver = "auto",
-    n_jobs: Annotated[
-        int, typer.Option(help="Threads to read, and to train the folds; -1 for all cores.")
-    ] = 1,
+    n_jobs: TrainJobs = -1,
     seed: Seed = 0,
     zero_based: ZeroBased = None,
     json: Json = False,
@@ -116,10 +116,12 @@ def cv(
 
     dualsweep cv a1a.svm
 
-    dualsweep cv rcv1.npz --costs 0.1,1,10 --scoring f1 --n-jobs -1 --model rcv1.model.npz
+    dualsweep cv rcv1.npz --costs 0.1,1,10 --scoring f1 --model rcv1.model.npz
 
     dualsweep cv news20.svm.bz2 --selection one_standard_error --plot news20.png
     """
+    from ..estimators import LinearSVCCV
+
     model = LinearSVCCV(
         Cs=parse_costs(costs),
         cv=folds,
@@ -212,6 +214,8 @@ def _report(shell: Shell, model: LinearSVCCV) -> None:
 
 
 def _draw(model: LinearSVCCV) -> Any:
+    from ..plotting import PathDisplay
+
     figure = new_figure(6.4, 7.2)
     PathDisplay.from_estimator(model, ax=figure.subplots(3, 1, sharex=True))
     return figure

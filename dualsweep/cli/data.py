@@ -43,7 +43,7 @@ def convert(
     ] = False,
     block_size: Annotated[int, typer.Option(min=1, help="Megabytes of rows in a block.")] = 64,
     force: Force = False,
-    n_jobs: NJobs = 1,
+    n_jobs: NJobs = -1,
     zero_based: ZeroBased = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -57,7 +57,7 @@ def convert(
 
     dualsweep convert rcv1.svm.xz rcv1.store
 
-    dualsweep convert webspam.svm webspam.store --block-size 256 --n-jobs -1
+    dualsweep convert webspam.svm webspam.store --block-size 256
     """
     with Shell(json, quiet) as shell:
         check_output(store, force)
@@ -88,7 +88,7 @@ def info(
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare a store with its checksums.")
     ] = False,
-    n_jobs: NJobs = 1,
+    n_jobs: NJobs = -1,
     zero_based: ZeroBased = None,
     json: Json = False,
 ) -> None:

@@ -29,7 +29,7 @@ def predict(
         typer.Option("--output", "-o", help="Where to write the labels.", show_default="stdout"),
     ] = None,
     force: Force = False,
-    n_jobs: NJobs = 1,
+    n_jobs: NJobs = -1,
     zero_based: ZeroBased = None,
     json: Json = False,
 ) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
-from ..estimators import LinearSVC, LinearSVCCV
 from ..io import Store, open_store, save_liblinear, save_model
 from ..io.liblinear import integer_classes
+from ..training import PlainSVC
+from ..training.blocks import load_if_it_fits
 from ._shell import (
     FAILED,
     INTERRUPTED,
@@ -34,8 +34,11 @@ from ._shell import (
     TrainJobs,
     ZeroBased,
     check_output,
-    check_parameters,
+    positive,
 )
+
+if TYPE_CHECKING:
+    from ..estimators import LinearSVCCV
 
 __all__ = ["WRITERS", "certificate", "destination", "train"]
 
@@ -59,12 +62,19 @@ def train(
     force: Force = False,
     cost: Annotated[
         float,
-        typer.Option("--cost", "-C", help="Cost of margin violations; larger fits more closely."),
+        typer.Option(
+            "--cost",
+            "-C",
+            callback=positive,
+            help="Cost of margin violations; larger fits more closely.",
+        ),
     ] = 1.0,
     loss: Loss = "squared_hinge",
     tol: Tol = 1e-3,
     max_iter: MaxIter = 1000,
-    max_time: Annotated[float | None, typer.Option(help="Seconds to give up after.")] = None,
+    max_time: Annotated[
+        float | None, typer.Option(callback=positive, help="Seconds to give up after.")
+    ] = None,
     no_intercept: NoIntercept = False,
     class_weight: ClassWeight = None,
     schedule: Schedule = "auto",
@@ -87,7 +97,7 @@ def train(
             "and to go on from if it is there.",
         ),
     ] = None,
-    n_jobs: TrainJobs = 1,
+    n_jobs: TrainJobs = -1,
     seed: Seed = 0,
     zero_based: ZeroBased = None,
     json: Json = False,
@@ -105,11 +115,11 @@ def train(
 
     dualsweep train rcv1.npz -C 0.5 --loss hinge --tol 1e-4 -o rcv1.model.npz
 
-    dualsweep train news20.svm.bz2 --n-jobs -1 --max-time 60 --format liblinear --force
+    dualsweep train news20.svm.bz2 --max-time 60 --format liblinear --force
 
     dualsweep train huge.store --memory-limit 1500 --checkpoint huge.checkpoint
     """
-    model = LinearSVC(
+    model = PlainSVC(
         C=cost,
         loss=loss,
         multi_class=multi_class,
@@ -125,7 +135,6 @@ def train(
         random_state=seed,
         verbose=0 if quiet or json else 1,
     )
-    check_parameters(model)
     path, model_format = destination(file, output, model_format)
     if checkpoint is not None and memory_limit is None:
         raise typer.BadParameter("--checkpoint is of use with --memory-limit only.")
@@ -142,9 +151,8 @@ def train(
         started = perf_counter()
         interrupted = False
         try:
-            with warnings.catch_warnings():  # the certificate below says it
-                warnings.filterwarnings("ignore", message="LinearSVC stopped at")
-                model.fit(X, y, checkpoint=checkpoint)
+            X, y = load_if_it_fits(X, y, model.memory_limit)
+            model.fit(X, y, checkpoint=checkpoint)
         except KeyboardInterrupt:
             if not hasattr(model, "coef_"):
                 raise
@@ -200,7 +208,7 @@ def destination(file: Path, output: Path | None, model_format: str | None) -> tu
     return output or Path(f"{file.stem}{suffix}"), model_format
 
 
-def certificate(model: LinearSVC | LinearSVCCV) -> dict[str, Any]:
+def certificate(model: PlainSVC | LinearSVCCV) -> dict[str, Any]:
     """Return what is known of a model."""
     return {
         "primal_objective": model.primal_objective_,

@@ -8,14 +8,14 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._threads import count_threads
 from ..rows import as_rows, sqnorms
 from ..run import ROUNDING
 from ..solve import solve
-from ._formulations import formulate
-from ._validation import row_costs
+from ..training.formulations import formulate
+from ..training.labels import row_costs
 from .svc import LinearSVC
 
 __all__ = ["Certificate", "certify"]
@@ -137,7 +137,7 @@ def certify(
         )
         return primal, max(dual, result.dual), result.n_iter
 
-    with ThreadPoolExecutor(min(effective_n_jobs(n_jobs), n_problems)) as pool:
+    with ThreadPoolExecutor(min(count_threads(n_jobs), n_problems)) as pool:
         checks = list(pool.map(check, range(n_problems)))
     primals, duals, n_iters = map(np.array, zip(*checks, strict=True))
     gaps = np.maximum(primals - duals, ROUNDING * primals)

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..problem import Progress
-from ._interrupt import DeferredInterrupt
-from ._progress import Bars
-from ._training import Steps, TrainingSet
+from ..training.common import Steps, TrainingSet
+from ..training.interrupt import DeferredInterrupt
+from ..training.progress import Bars
 
 __all__ = ["Fold", "Point", "advance_folds"]
 

@@ -10,15 +10,15 @@ from threading import Event
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import effective_n_jobs
 from scipy.stats import wilcoxon
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from .._threads import count_threads
+from ..training.common import TrainingSet, undisturbed
+from ..training.formulations import FORMULATIONS
+from ..training.progress import Bars, announce_compilation
 from ._folds import Fold, Point
-from ._formulations import FORMULATIONS
-from ._progress import Bars, announce_compilation
-from ._training import TrainingSet, undisturbed
 from ._validation import check_Cs, check_data
 from .svc import LinearSVC
 
@@ -232,7 +232,7 @@ def _run(
         gap = max(point.relative_gap for point in tuned + last)
         return _Trial(last[-1].score if last else np.nan, C, gap)
 
-    n_threads = min(effective_n_jobs(svcs[0].n_jobs), len(names))
+    n_threads = min(count_threads(svcs[0].n_jobs), len(names))
     with undisturbed() as interrupt, bars, ThreadPoolExecutor(n_threads) as pool:
         trials = list(pool.map(run, range(len(names))))
     interrupt.deliver()

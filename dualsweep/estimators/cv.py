@@ -8,7 +8,6 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn import config_context, get_config
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
@@ -26,9 +25,10 @@ from sklearn.utils.metadata_routing import (
 )
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
+from .._threads import count_threads
+from ..training.common import TrainingSet, undisturbed
+from ..training.progress import Bars, announce_compilation
 from ._folds import Fold, advance_folds
-from ._progress import Bars, announce_compilation
-from ._training import TrainingSet, undisturbed
 from ._validation import check_Cs, check_data
 from .svc import LinearSVC
 
@@ -325,7 +325,7 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
 
         names = [f"fold {f + 1}" for f in range(len(folds))]
         bars = Bars(names, svc.tol, show=bool(self.verbose), steps=len(Cs))
-        n_threads = min(effective_n_jobs(self.n_jobs), len(folds))
+        n_threads = min(count_threads(self.n_jobs), len(folds))
         with undisturbed() as interrupt, bars:
             n = advance_folds(
                 folds, score, n_threads=n_threads, interrupt=interrupt, bars=bars, enough=enough

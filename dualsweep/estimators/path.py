@@ -9,12 +9,12 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
 
+from .._threads import count_threads
 from ..problem import Progress
-from ._progress import Bars, announce_compilation
-from ._training import Steps, TrainingSet, undisturbed
+from ..training.common import Steps, TrainingSet, undisturbed
+from ..training.progress import Bars, announce_compilation
 from ._validation import check_Cs, check_data
 from .svc import LinearSVC
 
@@ -148,7 +148,7 @@ def _train(svc: LinearSVC, data: TrainingSet, Cs: Any, interrupt: Any) -> SVCPat
             started = perf_counter()
             fitted = steps.step(
                 C,
-                n_threads=effective_n_jobs(svc.n_jobs),
+                n_threads=count_threads(svc.n_jobs),
                 max_time=deadline - started,
                 stop=lambda: interrupt.requested,
                 watch=watch,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
-from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
@@ -18,30 +15,34 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..losses import LOSSES
-from ..outofcore import Blocks
-from ..problem import Progress, Result
 from ..schedules import SCHEDULES
-from ..solve import SOLVERS, solve
-from ._blocks import BlockFormulation, check_blocks, fits_into
-from ._formulations import FORMULATIONS, Formulation
-from ._interrupt import DeferredInterrupt
-from ._progress import (
-    HAS_CALLBACKS,
-    Bars,
-    CallbackSupportMixin,
-    FitCallbacks,
-    announce_compilation,
-    with_callbacks,
-)
-from ._training import TrainingSet, solve_problems, undisturbed
-from ._validation import check_data, check_weights
+from ..solve import SOLVERS
+from ..training import PlainSVC
+from ..training.blocks import load_if_it_fits
+from ..training.formulations import FORMULATIONS
+from ._validation import check_data
+
+try:  # scikit-learn 1.9 and later
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+
+    HAS_CALLBACKS = True
+except ImportError:
+    HAS_CALLBACKS = False
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Stand-in: earlier releases have no callbacks."""
+
+    def with_callbacks(method: Any) -> Any:
+        """Return the method unchanged."""
+        return method
+
 
 __all__ = ["LinearSVC"]
 
-logger = logging.getLogger("dualsweep")
 
-
-class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
+class LinearSVC(
+    CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, PlainSVC, BaseEstimator
+):
     """Linear support vector classification with a certificate.
 
     For two classes, with labels y_i in {-1, +1} and ``C_i = C * sample_weight_i *
@@ -201,43 +202,6 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         "verbose": ["verbose"],
     }
 
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        loss: str = "squared_hinge",
-        multi_class: str = "ovr",
-        solver: str = "auto",
-        schedule: str = "auto",
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        max_time: float | None = None,
-        class_weight: Any = None,
-        warm_start: bool = False,
-        memory_limit: int | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.C = C
-        self.loss = loss
-        self.multi_class = multi_class
-        self.solver = solver
-        self.schedule = schedule
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.class_weight = class_weight
-        self.warm_start = warm_start
-        self.memory_limit = memory_limit
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -270,146 +234,14 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         ConvergenceWarning
             If the relative gap is still above `tol`; the message says by how much.
         """
-        if isinstance(X, Blocks) and not fits_into(self.memory_limit, X):
-            self._fit_blocks(X, y, sample_weight, checkpoint)
-        else:
-            if isinstance(X, Blocks):
-                X, labels = X.load()
-                y = labels if y is None else y
-            X, y, sample_weight = check_data(self, X, y, sample_weight)
-            with announce_compilation(bool(self.verbose)):
-                self._train(TrainingSet(X, y, sample_weight, self._bias), X, y)
+        X, y = load_if_it_fits(X, y, self.memory_limit)
+        X, y, sample_weight = check_data(self, X, y, sample_weight)
+        super().fit(X, y, sample_weight, checkpoint=checkpoint)
         self._warn(stacklevel=4 if HAS_CALLBACKS else 3)
         return self
 
-    def _fit_blocks(self, data: Blocks, y: Any, sample_weight: Any, checkpoint: Any) -> None:
-        """Train on what does not fit into memory."""
-        y = check_blocks(self, data, y)
-        weight = check_weights(sample_weight, data)
-        with announce_compilation(bool(self.verbose)), undisturbed() as interrupt:
-            problems = BlockFormulation(self, data, y, weight, checkpoint)
-            results = self._solve_all(
-                problems, problems.solve, problems.classes, data, y, interrupt, n_threads=1
-            )
-            self.__dict__.update(self._fitted(problems, problems.classes, results))
-        interrupt.deliver()
-
-    @property
-    def _bias(self) -> float:
-        """Value of the constant feature."""
-        return self.intercept_scaling if self.fit_intercept else 0.0
-
-    def _train(self, data: TrainingSet, X: Any, y: Any) -> None:
-        """Train on validated data; X and y are what callbacks get to see."""
-        formulation = data.at(self.C, self)
-        previous = self._previous_dual_coef(data)
-
-        def solve_problem(p: int, **options: Any) -> Result:
-            alpha = None if previous is None else formulation.start(p, previous)
-            return solve(formulation.problem(p), alpha=alpha, **options)
-
-        with undisturbed() as interrupt:
-            results = self._solve_all(
-                formulation,
-                solve_problem,
-                data.classes,
-                X,
-                y,
-                interrupt,
-                n_threads=effective_n_jobs(self.n_jobs),
-            )
-            self.__dict__.update(self._fitted(formulation, data.classes, results))
-        interrupt.deliver()
-
-    def _previous_dual_coef(self, data: TrainingSet) -> Any:
-        """Return the dual variables to start from, or None for a cold start."""
-        if not self.warm_start or not hasattr(self, "dual_coef_"):
-            return None
-        same_rows = self.dual_coef_.shape[1] == len(data.y)
-        same_classes = np.array_equal(self.classes_, data.classes)
-        return self.dual_coef_ if same_rows and same_classes else None
-
-    def _solve_all(
-        self,
-        formulation: Formulation | BlockFormulation,
-        solve_problem: Callable[..., Result],
-        classes: Any,
-        X: Any,
-        y: Any,
-        interrupt: DeferredInterrupt,
-        n_threads: int,
-    ) -> list[Result]:
-        """Solve the problems of the formulation, in so many threads."""
-        names = formulation.names(classes)
-        callbacks = FitCallbacks(self, X, y, len(names))
-
-        with Bars(names, self.tol, show=bool(self.verbose)) as bars:
-
-            def run(p: int, watch: Callable[[Progress], bool], **options: Any) -> Result:
-                epochs = callbacks.problem(
-                    p, lambda w: {"classes_": classes, **self._coef_from(formulation.weights([w]))}
-                )
-                result = solve_problem(
-                    p, watch=lambda progress: watch(progress) or epochs(progress), **options
-                )
-                bars.update(p, result.n_iter, result.relative_gap, result.history["active"][-1])
-                epochs.close(whole_problem=len(names) > 1)
-                logger.info(
-                    "%s: relative gap %.1e after %d epochs, %d of them Newton steps, and %.2f s",
-                    names[p],
-                    result.relative_gap,
-                    result.n_iter,
-                    result.n_newton,
-                    result.history["time"][-1],
-                )
-                return result
-
-            def watch(p: int, progress: Progress) -> bool:
-                bars.update(p, progress.epoch, progress.relative_gap, progress.active)
-                return False
-
-            results = solve_problems(
-                run,
-                len(names),
-                self,
-                seed=self._seed(),
-                n_threads=n_threads,
-                max_time=np.inf if self.max_time is None else self.max_time,
-                stop=lambda: interrupt.requested,
-                watch=watch,
-            )
-        callbacks.close()
-        return results
-
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-
-    def _coef_from(self, weights: Any) -> dict[str, Any]:
-        """Split rows of weights into coefficients and intercepts."""
-        weights = np.asarray(weights, dtype=np.float64)
-        return {"coef_": weights[:, :-1].copy(), "intercept_": self._bias * weights[:, -1]}
-
-    def _fitted(
-        self, formulation: Formulation | BlockFormulation, classes: Any, results: list[Result]
-    ) -> dict[str, Any]:
-        """Return the fitted attributes that the results of the problems make."""
-        dual_coef = formulation.dual_coef(results)
-        primal, gap = sum(result.primal for result in results), sum(r.gap for r in results)
-        for p, result in enumerate(results):
-            result.history["problem"] = p
-        return {
-            "classes_": classes,
-            **self._coef_from(formulation.weights([result.w for result in results])),
-            "dual_coef_": dual_coef,
-            "support_": np.flatnonzero(np.bincount(dual_coef.indices)),
-            "primal_objective_": primal,
-            "dual_gap_": gap,
-            "dual_objective_": primal - gap,
-            "relative_gap_": max(result.relative_gap for result in results),
-            "converged_": all(result.converged for result in results),
-            "n_iter_": max(result.n_iter for result in results),
-            "history_": np.concatenate([result.history for result in results]),
-        }
 
     def _warn(self, stacklevel: int) -> None:
         """Warn if the model has not converged."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ..estimators import LinearSVC
 from ._files import atomic_file
+
+if TYPE_CHECKING:
+    from ..estimators import LinearSVC
+    from ..training import PlainSVC
 
 __all__ = ["MAGIC", "integer_classes", "load_liblinear", "save_liblinear"]
 
@@ -26,7 +29,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
 INT32 = np.iinfo(np.int32)
 
 
-def save_liblinear(model: LinearSVC, path: str | Path, *, force: bool = False) -> None:
+def save_liblinear(model: PlainSVC, path: str | Path, *, force: bool = False) -> None:
     """Write a fitted model in LIBLINEAR's text format.
 
     LIBLINEAR's ``predict`` then gives the same decision values: weights are written with as many
@@ -101,7 +104,7 @@ def integer_classes(classes: Any) -> list[int]:
     )
 
 
-def _solver_type(model: LinearSVC, binary: bool) -> str:
+def _solver_type(model: PlainSVC, binary: bool) -> str:
     if model.multi_class == "ovr":
         return HINGE if model.loss == "hinge" else SQUARED_HINGE
     return HINGE if binary else JOINT
@@ -122,6 +125,8 @@ def load_liblinear(path: str | Path) -> LinearSVC:
         A model that predicts, with the parameters the file tells. It does not tell C, and has no
         certificate.
     """
+    from ..estimators import LinearSVC  # not needed to write
+
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}.")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ..estimators import LinearSVC, LinearSVCCV
 from ._npz import plain, read_arrays, write_arrays
 from .liblinear import MAGIC, load_liblinear
+
+if TYPE_CHECKING:
+    from ..estimators import LinearSVC, LinearSVCCV
+    from ..training import PlainSVC
 
 __all__ = ["load_model", "save_model"]
 
@@ -28,7 +32,7 @@ CERTIFICATE = (
 )
 
 
-def save_model(model: LinearSVC | LinearSVCCV, path: str | Path, *, force: bool = False) -> None:
+def save_model(model: PlainSVC | LinearSVCCV, path: str | Path, *, force: bool = False) -> None:
     """Write a fitted model, its parameters and its certificate to a file.
 
     The file is a zip of NumPy arrays and one JSON text, without pickles: reading it runs no code.
@@ -61,9 +65,8 @@ def save_model(model: LinearSVC | LinearSVCCV, path: str | Path, *, force: bool 
     """
     if not hasattr(model, "coef_"):
         raise ValueError(f"This {type(model).__name__} is not fitted; call fit before saving it.")
-    if isinstance(model, LinearSVCCV):
-        model = model.best_estimator_
-    params = model.get_params()
+    svc: PlainSVC = getattr(model, "best_estimator_", model)
+    params = {name: getattr(svc, name) for name in inspect.signature(type(svc)).parameters}
     if not isinstance(params["random_state"], int | np.integer):
         params["random_state"] = None
     if isinstance(params["class_weight"], dict):  # JSON knows only text as keys
@@ -72,20 +75,20 @@ def save_model(model: LinearSVC | LinearSVCCV, path: str | Path, *, force: bool 
         "format": FORMAT,
         "estimator": "LinearSVC",
         "params": params,
-        "certificate": {n: getattr(model, n) for n in CERTIFICATE if hasattr(model, n)},
+        "certificate": {n: getattr(svc, n) for n in CERTIFICATE if hasattr(svc, n)},
     }
     arrays = {
-        "coef": model.coef_.toarray() if sp.issparse(model.coef_) else model.coef_,
-        "intercept": model.intercept_,
-        "classes": plain(model.classes_),
+        "coef": svc.coef_.toarray() if sp.issparse(svc.coef_) else svc.coef_,
+        "intercept": svc.intercept_,
+        "classes": plain(svc.classes_),
         "header": np.array(json.dumps(header, default=_number)),
     }
-    if hasattr(model, "feature_names_in_"):
-        arrays["feature_names"] = plain(model.feature_names_in_)
-    if hasattr(model, "history_"):  # a model of LIBLINEAR has none
-        arrays["history"] = model.history_
-    if hasattr(model, "dual_coef_"):
-        duals = sp.csr_array(model.dual_coef_)
+    if hasattr(svc, "feature_names_in_"):
+        arrays["feature_names"] = plain(svc.feature_names_in_)
+    if hasattr(svc, "history_"):  # a model of LIBLINEAR has none
+        arrays["history"] = svc.history_
+    if hasattr(svc, "dual_coef_"):
+        duals = sp.csr_array(svc.dual_coef_)
         arrays |= {
             "dual_data": duals.data,
             "dual_indices": duals.indices,
@@ -108,6 +111,8 @@ def load_model(path: str | Path) -> LinearSVC:
     LinearSVC
         A fitted model, with its dual variables, certificate and history if it was saved with them.
     """
+    from ..estimators import LinearSVC  # not needed to write
+
     path = Path(path)
     if path.is_file():
         with path.open("rb") as file:

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import effective_n_jobs
 
+from .._threads import count_threads
 from ..kernels.svmlight import (
     DONE,
     HUGE_INDEX,
@@ -216,7 +216,7 @@ def iter_svmlight(
     n_lines = 0
     try:
         for slot, block in _in_order(
-            parse, _chunks(path, CHUNK, spare, watch), effective_n_jobs(n_jobs)
+            parse, _chunks(path, CHUNK, spare, watch), count_threads(n_jobs)
         ):
             n_lines += block.n_lines
             yield block

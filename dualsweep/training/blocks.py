@@ -8,32 +8,36 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 
+from ..io.checkpoint import Checkpoint
 from ..outofcore import Blocks, State, solve_blocks
 from ..problem import Problem, Result
 from ..rows import as_rows, sqnorms
-from ._formulations import PerClass
-from ._validation import balanced_weights, check_classes, class_codes, row_costs
+from .common import check_finite
+from .formulations import PerClass
+from .labels import balanced_weights, check_classes, class_codes, row_costs
 
-__all__ = ["BlockFormulation", "check_blocks", "fits_into"]
+__all__ = ["BlockFormulation", "check_trainable", "load_if_it_fits"]
 
 # What training in memory takes a row besides its entries, at most.
 IN_MEMORY_ROW = 128
 
 
-def fits_into(memory_limit: int | None, data: Blocks) -> bool:
-    """Tell whether to load the data as a whole: its arrays are there twice while it is loaded."""
-    n_bytes = 2 * int(np.sum(data.block_bytes)) + IN_MEMORY_ROW * data.shape[0]
-    return memory_limit is None or n_bytes <= memory_limit
+def load_if_it_fits(X: Any, y: Any, memory_limit: int | None) -> tuple[Any, Any]:
+    """Return a store as rows and labels if these fit into memory, and anything else as it is.
 
-
-def check_blocks(svc: Any, data: Blocks, y: Any) -> Any:
-    """Return labels that replace those of the store, or None; refuse what needs all rows at once.
-
-    Notes on `svc`, a `LinearSVC`, what the data look like.
+    The arrays are there twice while a store is loaded. Its own labels are used if y is None.
     """
+    if isinstance(X, Blocks):
+        n_bytes = 2 * int(np.sum(X.block_bytes)) + IN_MEMORY_ROW * X.shape[0]
+        if memory_limit is None or n_bytes <= memory_limit:
+            X, labels = X.load()
+            return X, labels if y is None else y
+    return X, y
+
+
+def check_trainable(svc: Any) -> None:
+    """Raise ValueError if `svc`, a `PlainSVC`, asks for what needs all rows at once."""
     more = f"Use another, or raise memory_limit ({svc.memory_limit:,} bytes) until the store fits"
     if svc.multi_class != "ovr":
         raise ValueError(
@@ -45,13 +49,6 @@ def check_blocks(svc: Any, data: Blocks, y: Any) -> Any:
         raise ValueError(
             "Block by block there is no warm start. Set warm_start=False, or pass a checkpoint."
         )
-    if y is not None:
-        y = column_or_1d(y, warn=True)
-        if len(y) != data.shape[0]:
-            raise ValueError(f"The store has {data.shape[0]} rows, but y has {len(y)}.")
-    svc.n_features_in_ = data.shape[1]
-    svc.__dict__.pop("feature_names_in_", None)
-    return y
 
 
 class BlockFormulation(PerClass):
@@ -96,13 +93,10 @@ class BlockFormulation(PerClass):
                 found[label] = found.get(label, 0.0) + m
             kinds.append(classes)
         classes = np.unique(np.concatenate(kinds))
-        check_classification_targets(classes)
         check_classes(classes)
         return classes, np.array([found[label] for label in classes.tolist()])
 
     def _checkpoint(self, path: str | Path) -> Any:
-        from ..io.checkpoint import Checkpoint  # io imports estimators
-
         svc = self.svc
         rows = sha256()
         if self.y is not None:
@@ -131,12 +125,7 @@ class BlockFormulation(PerClass):
         X, labels = self.data.read(b)
         rows = as_rows(X, self.bias)
         sqnorm = sqnorms(rows)
-        if not np.isfinite(sqnorm).all():
-            i = int(np.argmax(~np.isfinite(sqnorm)))
-            raise ValueError(
-                f"Row {self._rows(b).start + i} of the store has values that are not finite, or a "
-                "squared norm beyond float64. Correct them, or scale the features."
-            )
+        check_finite(sqnorm, self._rows(b).start)
         codes = class_codes(labels if self.y is None else self._labels(b), self.classes)
         cost = row_costs(self.svc.C, self.class_weight, self.classes, codes, self._weight(b))
         y = np.where(codes == self.positives[p], 1.0, -1.0)

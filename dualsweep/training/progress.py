@@ -10,29 +10,7 @@ from typing import Any
 from .._jit import on_compilation
 from ..problem import Progress
 
-try:  # scikit-learn 1.9 and later
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-
-    HAS_CALLBACKS = True
-except ImportError:
-    HAS_CALLBACKS = False
-
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stand-in: earlier releases have no callbacks."""
-
-    def with_callbacks(method: Any) -> Any:
-        """Return the method unchanged."""
-        return method
-
-
-__all__ = [
-    "HAS_CALLBACKS",
-    "Bars",
-    "CallbackSupportMixin",
-    "FitCallbacks",
-    "announce_compilation",
-    "with_callbacks",
-]
+__all__ = ["Bars", "FitCallbacks", "announce_compilation"]
 
 
 @contextmanager

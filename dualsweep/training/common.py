@@ -15,11 +15,11 @@ from threadpoolctl import ThreadpoolController
 from ..path import follow
 from ..problem import Progress, Result
 from ..rows import as_rows, sqnorms
-from ._formulations import Formulation, formulate
-from ._interrupt import DeferredInterrupt
-from ._validation import encode_labels, row_costs
+from .formulations import Formulation, formulate
+from .interrupt import DeferredInterrupt
+from .labels import encode_labels, row_costs
 
-__all__ = ["Steps", "TrainingSet", "solve_problems", "undisturbed"]
+__all__ = ["Steps", "TrainingSet", "check_finite", "solve_problems", "undisturbed"]
 
 
 class TrainingSet:
@@ -35,11 +35,7 @@ class TrainingSet:
             self.rows = as_rows(X, bias)
             self.sqnorm = sqnorms(self.rows)
         interrupt.deliver()
-        if not np.isfinite(self.sqnorm).all():
-            raise ValueError(
-                f"Row {int(np.argmax(~np.isfinite(self.sqnorm)))} of X has a squared norm beyond "
-                "float64. Scale the features."
-            )
+        check_finite(self.sqnorm)
 
     def part(self, times: Any) -> TrainingSet:
         """Return the set in which row i occurs ``times[i]`` times."""
@@ -50,7 +46,7 @@ class TrainingSet:
         return part
 
     def at(self, C: float, svc: Any) -> Formulation:
-        """Return the problems of `svc`, a `LinearSVC`, on these rows, but with this C."""
+        """Return the problems of `svc`, a `PlainSVC`, on these rows, but with this C."""
         cost = row_costs(C, svc.class_weight, self.classes, self.codes, self.weight)
         return self._formulated(svc, cost)
 
@@ -61,6 +57,15 @@ class TrainingSet:
     def _formulated(self, svc: Any, cost: Any) -> Formulation:
         data = self.rows, self.sqnorm, self.codes, cost, len(self.classes)
         return formulate(svc.multi_class, svc.loss, *data)
+
+
+def check_finite(sqnorm: Any, first: int = 0) -> None:
+    """Raise ValueError unless all squared norms are finite, those of rows from `first` on."""
+    if not np.isfinite(sqnorm).all():
+        raise ValueError(
+            f"Row {first + int(np.argmax(~np.isfinite(sqnorm)))} has NaN, infinity or a squared "
+            "norm beyond float64. Correct the values, or scale the features."
+        )
 
 
 def solve_problems(
@@ -101,7 +106,7 @@ def solve_problems(
 
 
 class Steps:
-    """Trains `svc`, a `LinearSVC`, for one C after the other, each from the one before."""
+    """Trains `svc`, a `PlainSVC`, for one C after the other, each from the one before."""
 
     def __init__(self, svc: Any, data: TrainingSet, seed: int) -> None:
         self.svc, self.data, self.seed = svc, data, seed

@@ -1,0 +1,75 @@
+"""Labels and weights become classes and costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["balanced_weights", "check_classes", "class_codes", "encode_labels", "row_costs"]
+
+LEAST_COST = 1e-300  # less is no cost: its reciprocal overflows
+
+
+def encode_labels(y: Any, sample_weight: Any) -> tuple[Any, Any]:
+    """Return the classes that have weight, and the number of each row's class (-1: none).
+
+    A row of weight 0 is as good as absent, so a class all of whose rows have weight 0 is no class.
+    """
+    present = slice(None) if sample_weight is None else sample_weight > 0
+    classes = np.unique(y[present])
+    check_classes(classes)
+    return classes, class_codes(y, classes)
+
+
+def check_classes(classes: Any) -> None:
+    """Raise ValueError unless these are at least two classes, not measurements."""
+    if classes.dtype.kind == "f" and not (classes == np.round(classes)).all():
+        raise ValueError(
+            "Unknown label type: continuous. Labels tell classes apart, and are integers or text, "
+            f"but y has {classes[classes != np.round(classes)][0]:g}."
+        )
+    if len(classes) < 2:
+        raise ValueError(
+            f"Training needs at least 2 classes among the rows of positive weight, but found "
+            f"{len(classes)} class{'es' * (len(classes) != 1)}: {classes.tolist()}."
+        )
+
+
+def class_codes(y: Any, classes: Any) -> Any:
+    """Return the number of each row's class (-1: none)."""
+    codes = np.searchsorted(classes, y)
+    codes[codes == len(classes)] = 0
+    codes[classes[codes] != y] = -1
+    return codes
+
+
+def balanced_weights(mass: Any) -> Any:
+    """Return the weights with which classes that have so much weight weigh the same."""
+    return mass.sum() / (len(mass) * mass)
+
+
+def row_costs(C: float, class_weight: Any, classes: Any, codes: Any, sample_weight: Any) -> Any:
+    """Return ``C_i = C * sample_weight_i * class_weight[y_i]``."""
+    weight = np.ones(len(codes)) if sample_weight is None else sample_weight
+    if class_weight is None:
+        per_class = np.ones(len(classes))
+    elif isinstance(class_weight, str):  # "balanced", counted with weights: 2 is the row twice
+        mass = np.bincount(codes[codes >= 0], weight[codes >= 0], minlength=len(classes))
+        per_class = balanced_weights(mass)
+    else:
+        from sklearn.utils.class_weight import compute_class_weight
+
+        per_class = compute_class_weight(class_weight, classes=classes, y=classes)
+    if per_class.min() < 0:
+        raise ValueError(f"class_weight must not be negative, but is {class_weight!r}.")
+    with np.errstate(over="ignore", under="ignore"):
+        cost = C * weight * per_class[codes]
+        whole = cost.sum() * len(classes)
+    if not np.isfinite(whole):
+        raise ValueError(
+            f"The costs C * sample_weight * class_weight are too large: C is {C:g}, the largest "
+            f"cost {cost.max():g}, and their sum overflows. Use smaller numbers."
+        )
+    cost[cost < LEAST_COST] = 0.0
+    return cost
