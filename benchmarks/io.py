@@ -121,7 +121,7 @@ def train(path: Path, contender: str) -> tuple[Stopwatch, np.ndarray]:
         output = Path(folder, "model.npz" if contender in OURS else "weights.npy")
         if contender in OURS:
             options = f"-C {C} -q --n-jobs {OURS[contender]} -o".split()
-            command = ["-m", "dualsweep.cli", "train", str(path), *options, str(output)]
+            command = ["-m", "dualsweep", "train", str(path), *options, str(output)]
         else:
             command = ["-W", "ignore", "-c", PEERS[contender], str(path), str(output)]
         with Stopwatch() as watch:

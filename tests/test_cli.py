@@ -20,7 +20,7 @@ from dualsweep import LinearSVC, LinearSVCCV, compare_multiclass
 from dualsweep.cli import app
 from dualsweep.cli._shell import in_options, parse_costs
 from dualsweep.datasets import make_text_like
-from dualsweep.io import load_data, load_model, open_store, save_model
+from dualsweep.io import Store, load_data, load_model, open_store, save_model, write_store
 
 
 @pytest.fixture(autouse=True)
@@ -280,7 +280,7 @@ def test_ctrl_c_writes_the_model_so_far(folder):
     run("train", "text.npz", "--max-iter", "1", "-o", "compiled.npz", "-q")
     options = ["-C", "1e6", "--tol", "1e-15", "--max-iter", "100000000", "--solver", "sweep"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "dualsweep.cli", "train", "text.npz", *options],
+        [sys.executable, "-m", "dualsweep", "train", "text.npz", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -323,6 +323,19 @@ def test_convert_and_train_from_a_store(folder, iris):
     assert run("train", "store", "-o", "b.npz").exit_code == 0
     np.testing.assert_array_equal(load_model("a.npz").coef_, load_model("b.npz").coef_)
     assert run("predict", "a.npz", "store").stdout == run("predict", "a.npz", iris).stdout
+
+
+def test_predict_never_loads_a_whole_store(folder, iris, monkeypatch):
+    run("train", iris)
+    X, y = load_data(iris)
+    assert len(write_store(folder / "small", X, y, block_bytes=600)) > 5
+    monkeypatch.setattr(Store, "load", None)
+    result = run("predict", "iris.model.npz", "small")
+    expected = load_model("iris.model.npz").predict(X)
+    assert result.stdout.splitlines() == [str(label) for label in expected]
+    assert f"({np.sum(expected == y)} of 150 rows)" in result.stderr
+    write_store(folder / "narrow", X[:, :3], y)
+    check_error(run("predict", "iris.model.npz", "narrow"), "3 features instead of 4")
 
 
 def test_convert_options(iris, folder):
@@ -781,7 +794,7 @@ def test_ctrl_c_in_a_search_writes_nothing(folder):
     run("train", "text.npz", "--max-iter", "1", "-o", "compiled.npz", "-q")
     options = ["--costs", "1e6,", "--tol", "1e-15", "--max-iter", "100000000", "--solver", "sweep"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "dualsweep.cli", "cv", "text.npz", *options, "-o", "m.npz"],
+        [sys.executable, "-m", "dualsweep", "cv", "text.npz", *options, "-o", "m.npz"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

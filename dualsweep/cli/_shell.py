@@ -28,7 +28,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from ..io import load_data
+from ..io import Store, load_data, open_store
 from ..losses import LOSSES
 from ..schedules import SCHEDULES
 from ..solve import SOLVERS
@@ -42,6 +42,7 @@ __all__ = [
     "BAD",
     "FAILED",
     "INTERRUPTED",
+    "MEGABYTE",
     "ClassWeight",
     "Data",
     "Force",
@@ -68,6 +69,7 @@ __all__ = [
 ]
 
 FAILED, BAD, INTERRUPTED = 1, 2, 130
+MEGABYTE = 1 << 20
 
 
 def positive(param: typer.CallbackParam, value: Any) -> Any:
@@ -313,6 +315,23 @@ class Shell:
             f"{path}: {X.shape[0]:,} rows, {X.shape[1]:,} features, {n_entries:,} entries{rate}"
         )
         return X, y
+
+    def open(self, path: Path) -> Store:
+        """Open a store, and say how much is in it."""
+        store = open_store(path)
+        rows, features = store.shape
+        self.facts |= {
+            "data": str(path),
+            "rows": rows,
+            "features": features,
+            "entries": store.n_entries,
+            "bytes": store.n_bytes,
+        }
+        self.tell(
+            f"{path}: {rows:,} rows, {features:,} features, {store.n_entries:,} entries, "
+            f"{store.n_bytes / MEGABYTE:,.0f} MB in {len(store):,} blocks"
+        )
+        return store
 
 
 def first_column(zero_based: bool | None) -> bool | str:

@@ -19,6 +19,7 @@ from ..io.model import CERTIFICATE
 from ..io.svmlight import Block, iter_svmlight
 from ._shell import (
     FAILED,
+    MEGABYTE,
     Force,
     Json,
     NJobs,
@@ -31,7 +32,6 @@ from ._shell import (
 
 __all__ = ["convert", "info"]
 
-MEGABYTE = 1 << 20
 MOST_CLASSES = 20  # to list
 
 

@@ -11,6 +11,7 @@ import typer
 
 from ..io import load_model
 from ..io._files import atomic_file
+from ..io.data import check_width
 from ._shell import Force, Json, NJobs, Shell, ZeroBased, check_output
 
 __all__ = ["predict"]
@@ -35,9 +36,10 @@ def predict(
 ) -> None:
     """Predict the label of each row, one per line.
 
-    If the data have labels, the accuracy goes to stderr. Features of text that the model was not
-    trained on are left out. A model does not know whether its text counted columns from 0: for a
-    few rows of text that did, none of which may have a column 0, say --zero-based.
+    If the data have labels, the accuracy goes to stderr. A store may be larger than the memory.
+    Features of text that the model was not trained on are left out. A model does not know whether
+    its text counted columns from 0: for a few rows of text that did, none of which may have a
+    column 0, say --zero-based.
 
     [bold]Examples[/bold]
 
@@ -49,14 +51,19 @@ def predict(
         if output is not None:
             check_output(output, force)
         model = load_model(model_file)
-        X, y = shell.load(
-            file,
-            zero_based=zero_based,
-            n_jobs=n_jobs,
-            n_features=model.n_features_in_,
-            labelled=False,
-        )
-        predicted = model.predict(X)
+        if file.is_dir():  # however large it is: a block at a time
+            store = shell.open(file)
+            check_width(file, store, model.n_features_in_)
+            predicted, y = np.concatenate([model.predict(X) for X, _ in store]), store.y
+        else:
+            X, y = shell.load(
+                file,
+                zero_based=zero_based,
+                n_jobs=n_jobs,
+                n_features=model.n_features_in_,
+                labelled=False,
+            )
+            predicted = model.predict(X)
         lines = "".join(f"{label}\n" for label in predicted.tolist())
         if output is not None:
             with atomic_file(output, force=force) as target:

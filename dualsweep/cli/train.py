@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from ..io import Store, open_store, save_liblinear, save_model
+from ..io import Store, save_liblinear, save_model
 from ..io.liblinear import integer_classes
 from ..training import PlainSVC
 from ..training.blocks import load_if_it_fits
 from ._shell import (
     FAILED,
     INTERRUPTED,
+    MEGABYTE,
     ClassWeight,
     Data,
     Force,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = ["WRITERS", "certificate", "destination", "train"]
 
-MEGABYTE = 1 << 20
 WRITERS = {"npz": save_model, "liblinear": save_liblinear}
 SUFFIXES = {".model": "liblinear", ".liblinear": "liblinear", ".txt": "liblinear"}
 
@@ -178,20 +178,7 @@ def _open(shell: Shell, path: Path) -> tuple[Store, None]:
     """Open a store to train on block by block, with its own labels."""
     if path.exists() and not path.is_dir():
         raise ValueError(f"--memory-limit needs a store: dualsweep convert {path} STORE.")
-    store = open_store(path)
-    rows, features = store.shape
-    shell.facts |= {
-        "data": str(path),
-        "rows": rows,
-        "features": features,
-        "entries": store.n_entries,
-        "bytes": store.n_bytes,
-    }
-    shell.tell(
-        f"{path}: {rows:,} rows, {features:,} features, {store.n_entries:,} entries, "
-        f"{store.n_bytes / MEGABYTE:,.0f} MB in {len(store):,} blocks"
-    )
-    return store, None
+    return shell.open(path), None
 
 
 def _classes(store: Store) -> Any:

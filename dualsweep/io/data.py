@@ -13,7 +13,7 @@ from ._npz import read_arrays
 from .store import open_store
 from .svmlight import load_svmlight
 
-__all__ = ["load_data"]
+__all__ = ["check_width", "load_data"]
 
 CSR = ("data", "indices", "indptr", "shape")
 ZIP_MAGIC = b"PK"
@@ -68,7 +68,7 @@ def load_data(
         raise FileNotFoundError(f"There is no file {path}.")
     if path.is_dir():
         X, y = open_store(path).load()
-        _check_width(path, X, n_features)
+        check_width(path, X, n_features)
         return X, y
     if path.is_file():  # from a pipe, nothing can be read twice
         with path.open("rb") as file:
@@ -105,13 +105,14 @@ def _load_npz(path: Path, n_features: int | None, labelled: bool) -> tuple[Any, 
         raise ValueError(f"X in {path} has to be a table of numbers, but is {X.dtype} {X.shape}.")
     if y is not None and y.shape != (X.shape[0],):
         raise ValueError(f"{path} has {X.shape[0]} rows, but y of shape {y.shape}.")
-    _check_width(path, X, n_features)
+    check_width(path, X, n_features)
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
     return X if sp.issparse(X) else np.ascontiguousarray(X), y
 
 
-def _check_width(path: Path, X: Any, n_features: int | None) -> None:
+def check_width(path: Path, X: Any, n_features: int | None) -> None:
+    """Raise ValueError unless X has so many features, if they are given."""
     if n_features is not None and X.shape[1] != n_features:
         raise ValueError(f"{path} has {X.shape[1]} features instead of {n_features}.")
 

@@ -1,5 +1,0 @@
-"""``python -m dualsweep.cli``."""
-
-from . import app
-
-app()
