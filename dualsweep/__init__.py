@@ -1,5 +1,6 @@
 """Large-scale linear support vector machines, trained in the dual, with a certificate."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -9,15 +10,17 @@ __all__ = ["LinearSVC", "LinearSVCCV", "__version__", "certify", "compare_multic
 
 __version__ = "0.1.0"
 
+_MODULES = ("datasets", "estimators", "io", "plotting")
+
 
 def __getattr__(name: str) -> Any:
-    """Import the estimators when they are first used: scikit-learn takes a second to import."""
+    """Import what is asked for when it is: scikit-learn alone takes a second."""
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
     if name in __all__:
-        from . import estimators
-
-        return getattr(estimators, name)
+        return getattr(import_module(".estimators", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, *_MODULES])

@@ -6,9 +6,9 @@ __all__ = ["count_threads"]
 
 
 def count_threads(n_jobs: int | None) -> int:
-    """Return how many threads to use; None and negative numbers mean what joblib says."""
-    if n_jobs is not None and n_jobs > 0:
-        return int(n_jobs)
-    from joblib import effective_n_jobs  # takes a tenth of a second
+    """Return how many threads to use, by joblib's rules; see `LinearSVC`."""
+    if n_jobs == 1:
+        return 1
+    from joblib import effective_n_jobs  # takes a while
 
     return int(effective_n_jobs(n_jobs))

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from copy import copy
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from typer.testing import CliRunner
 import dualsweep
 from dualsweep import LinearSVC, LinearSVCCV, compare_multiclass
 from dualsweep.cli import app
-from dualsweep.cli._shell import in_options, parse_costs
+from dualsweep.cli._shell import OPTIONS, in_options, parse_costs
 from dualsweep.datasets import make_text_like
 from dualsweep.io import Store, load_data, load_model, open_store, save_model, write_store
 
@@ -200,9 +201,14 @@ def test_data_that_cannot_be_trained_on(folder):
     np.savez("nan.npz", X=np.array([[1.0], [np.nan]]), y=[0, 1])
     check_error(run("train", "nan.npz", "-q"), "Row 1 has NaN")
     (folder / "continuous.svm").write_text("1.5 1:1\n2 1:2\n3 1:1\n")
-    check_error(run("train", "continuous.svm", "-q"), "continuous", "y has 1.5")
-    (folder / "nan.svm").write_text("nan 1:1\n2 1:2\n3 1:1\n")
-    check_error(run("train", "nan.svm", "-q"), "y has nan")
+    check_error(run("train", "continuous.svm", "-q"), "integers or text, but y has 1.5")
+    for label in ("nan", "inf", "1e300"):
+        (folder / "odd.svm").write_text(f"{label} 1:1\n2 1:2\n3 1:1\n")
+        check_error(run("train", "odd.svm", "-q"), f"y has {float(label)}")
+    np.savez("odd.npz", X=np.eye(2), y=[1j, 2j])
+    check_error(run("train", "odd.npz", "-q"), "y has 1j")
+    np.savez("odd.npz", X=np.eye(2), y=[b"no", b"yes"])
+    check_error(run("train", "odd.npz", "-q"), "y has b'no'")
     (folder / "empty.svm").write_text("1\n2\n")
     check_error(run("train", "empty.svm", "-q"), "no features")
 
@@ -233,7 +239,7 @@ def test_training_starts_without_scikit_learn(iris, folder):
         "import sys\n"
         "from dualsweep.cli import app\n"
         f"app(['train', {str(iris)!r}, '-q', '-o', 'm.npz'], standalone_mode=False)\n"
-        "print(sorted({'sklearn', 'joblib', 'pandas', 'matplotlib'} & {*sys.modules}))"
+        "print(sorted({'sklearn', 'pandas', 'matplotlib'} & {*sys.modules}))"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (ran.stdout, ran.stderr) == ("[]\n", "")
@@ -539,6 +545,16 @@ def test_certify_a_model_that_has_been_changed(iris):
     assert found["relative_gap"] > 0.01
     assert found["recorded_primal_objective"] == model.primal_objective_
     assert "says it was trained to an objective of" in result.stderr
+
+
+def test_certify_a_model_whose_parameters_have_been_changed(iris):
+    run("train", iris)
+    model = load_model("iris.model.npz")
+    for name, value in (("C", -1.0), ("loss", "log"), ("multi_class", "ovo")):
+        save_model(copy(model).set_params(**{name: value}), "odd.npz", force=True)
+        result = run("certify", "odd.npz", iris)
+        assert result.exit_code == 2
+        assert f"{OPTIONS[name]} must be" in result.output
 
 
 def test_certify_a_model_of_liblinear(iris):

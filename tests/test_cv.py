@@ -536,7 +536,7 @@ def test_progress_on_request(capfd, iris):
         ({"tol_search": 0}, ValueError, "'tol_search' parameter"),
         ({"loss": "log"}, ValueError, "'loss' parameter"),
         ({"class_weight": {0: -1.0}}, ValueError, "class_weight must not be negative"),
-        ({"class_weight": {5: 1.0}}, ValueError, "not in class_weight"),
+        ({"class_weight": {5: 1.0}}, ValueError, "but none for"),
         (
             {"cv": [(slice(0, 400), slice(400, 569))], "selection": "one_standard_error"},
             ValueError,

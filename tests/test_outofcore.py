@@ -102,6 +102,8 @@ def test_labels_of_the_store_are_replaced(store, text):
     assert model.classes_.tolist() == ["no", "yes"]
     primal, dual = objectives(model, X, y, np.ones(len(y)))
     assert primal - dual <= 1e-3 * primal
+    with pytest.raises(ValueError, match="Unknown label type"):
+        LinearSVC(memory_limit=limit(store)).fit(store, np.arange(1500) / 2)
     with pytest.raises(ValueError, match="1500 rows, but y has 1499"):
         LinearSVC(memory_limit=limit(store)).fit(store, y[1:])
 

@@ -554,6 +554,7 @@ def test_scikit_learn_callbacks(problem):
         ({"max_iter": -1}, "'max_iter' parameter"),
         ({"max_time": 0}, "'max_time' parameter"),
         ({"class_weight": {0: -1.0}}, "class_weight must not be negative"),
+        ({"class_weight": {0: 1.0, 7: 2.0}}, r"weights for \[0, 7\], but none for \[1\]"),
     ],
 )
 def test_bad_parameters(problem, change, message):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as jsonlib
 import math
-import os
 import re
 import sys
 import warnings
@@ -36,7 +35,7 @@ from ..training.formulations import FORMULATIONS
 from ..training.progress import announce_compilation
 
 if TYPE_CHECKING:
-    from ..estimators import LinearSVCCV
+    from ..estimators import LinearSVC, LinearSVCCV
 
 __all__ = [
     "BAD",
@@ -93,12 +92,9 @@ def one_of(*names: str) -> Callable[[typer.CallbackParam, Any], Any]:
 
 
 def threads(param: typer.CallbackParam, value: int) -> int:
-    """Return how many cores there are for -1, and refuse 0."""
+    """Refuse 0 threads."""
     if value == 0:
         raise typer.BadParameter(f"{param.opts[0]} must not be 0; -1 is for all cores.")
-    if value == -1:
-        affinity = getattr(os, "sched_getaffinity", None)  # not on all systems
-        return len(affinity(0)) if affinity else os.cpu_count() or 1
     return value
 
 
@@ -183,7 +179,7 @@ TrainJobs: TypeAlias = Annotated[
     typer.Option(callback=threads, help="Threads to read, and to train; -1 for all cores."),
 ]
 Seed: TypeAlias = Annotated[
-    int, typer.Option(min=0, max=2**32 - 1, help="Seeds the order of visits.")
+    int, typer.Option(min=0, max=2**32 - 1, help="Seeds whatever is random.")
 ]
 
 # What the library calls parameters, and the command line options.
@@ -347,7 +343,7 @@ def check_output(path: Path, force: bool) -> None:
         raise FileExistsError(f"{path} exists already; choose another name or --force.")
 
 
-def check_parameters(model: LinearSVCCV) -> None:
+def check_parameters(model: LinearSVC | LinearSVCCV) -> None:
     """Find out before anything is read that an option has a value it cannot have."""
     try:
         model._validate_params()

@@ -19,6 +19,7 @@ from ._shell import (
     Quiet,
     Shell,
     ZeroBased,
+    check_parameters,
     one_of,
     positive,
 )
@@ -99,6 +100,7 @@ def certify(
             raise typer.BadParameter(f"{model_file} does not tell C: say --cost.")
         given = {"C": cost, "loss": loss, "multi_class": multi_class}
         model.set_params(**{name: value for name, value in given.items() if value is not None})
+        check_parameters(model)
         X, y = shell.load(
             file, zero_based=zero_based, n_jobs=n_jobs, n_features=model.n_features_in_
         )

@@ -85,7 +85,7 @@ def train(
         typer.Option(
             min=1,
             metavar="MEGABYTES",
-            help="For a store: what training may take, besides some 300 MB for the program. A "
+            help="For a store: what training may take, besides some 200 MB for the program. A "
             "store that does not fit is read block by block, again and again.",
         ),
     ] = None,
@@ -152,7 +152,7 @@ def train(
         interrupted = False
         try:
             X, y = load_if_it_fits(X, y, model.memory_limit)
-            model.fit(X, y, checkpoint=checkpoint)
+            model.fit(_as_floats(X), y, checkpoint=checkpoint)
         except KeyboardInterrupt:
             if not hasattr(model, "coef_"):
                 raise
@@ -179,6 +179,15 @@ def _open(shell: Shell, path: Path) -> tuple[Store, None]:
     if path.exists() and not path.is_dir():
         raise ValueError(f"--memory-limit needs a store: dualsweep convert {path} STORE.")
     return shell.open(path), None
+
+
+def _as_floats(X: Any) -> Any:
+    """Return X, which may be any table of numbers, as it is trained on."""
+    if isinstance(X, Store):
+        return X
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
+    return np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
 
 
 def _classes(store: Store) -> Any:

@@ -90,7 +90,7 @@ class Fold:
         fitted = self.steps.step(C, n_threads=1, max_time=np.inf, stop=stop, watch=watch)
         seconds = perf_counter() - started
         model = copy(self.steps.svc)
-        model.__dict__.update(fitted, C=float(C), n_features_in_=fitted["coef_"].shape[1])
+        model.__dict__.update(fitted, C=float(C))
         active = int(model.history_["active"][-1])
         show(model.n_iter_, model.relative_gap_, active, step=done, share=1.0, label=label)
         self.points.append(

@@ -29,6 +29,7 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any,
     if isinstance(X, Blocks):
         if y is not None:
             y = column_or_1d(y, warn=True)
+            check_classification_targets(y)
             if len(y) != X.shape[0]:
                 raise ValueError(f"The store has {X.shape[0]} rows, but y has {len(y)}.")
         estimator.__dict__.pop("feature_names_in_", None)

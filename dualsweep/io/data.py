@@ -46,8 +46,8 @@ def load_data(
     Returns
     -------
     X : csr_array or ndarray of shape (n_samples, n_features)
-        Rows, of float32 or float64; those of text are float32. The first column has index 1, as
-        LIBSVM counts, or index 0 if that occurs in the file.
+        Rows. Values of text are float32. The first column has index 1, as LIBSVM counts, or index
+        0 if that occurs in the file.
     y : ndarray of shape (n_samples,) or None
         Labels; integers where the text has no others. None if the file has none.
 
@@ -106,9 +106,7 @@ def _load_npz(path: Path, n_features: int | None, labelled: bool) -> tuple[Any, 
     if y is not None and y.shape != (X.shape[0],):
         raise ValueError(f"{path} has {X.shape[0]} rows, but y of shape {y.shape}.")
     check_width(path, X, n_features)
-    if X.dtype not in (np.float32, np.float64):
-        X = X.astype(np.float64)
-    return X if sp.issparse(X) else np.ascontiguousarray(X), y
+    return X, y
 
 
 def check_width(path: Path, X: Any, n_features: int | None) -> None:

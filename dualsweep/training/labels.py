@@ -24,11 +24,12 @@ def encode_labels(y: Any, sample_weight: Any) -> tuple[Any, Any]:
 
 def check_classes(classes: Any) -> None:
     """Raise ValueError unless these are at least two classes, not measurements."""
-    if classes.dtype.kind == "f" and not (classes == np.round(classes)).all():
-        raise ValueError(
-            "Unknown label type: continuous. Labels tell classes apart, and are integers or text, "
-            f"but y has {classes[classes != np.round(classes)][0]:g}."
-        )
+    bad = classes[:1] if classes.dtype.kind in "cSV" else classes[:0]
+    if classes.dtype.kind == "f":
+        with np.errstate(invalid="ignore"):  # NaN and infinity are no integers
+            bad = classes[classes.astype(np.int64) != classes]
+    if len(bad):
+        raise ValueError(f"Labels have to be integers or text, but y has {bad[0]}.")
     if len(classes) < 2:
         raise ValueError(
             f"Training needs at least 2 classes among the rows of positive weight, but found "
@@ -58,9 +59,13 @@ def row_costs(C: float, class_weight: Any, classes: Any, codes: Any, sample_weig
         mass = np.bincount(codes[codes >= 0], weight[codes >= 0], minlength=len(classes))
         per_class = balanced_weights(mass)
     else:
-        from sklearn.utils.class_weight import compute_class_weight
-
-        per_class = compute_class_weight(class_weight, classes=classes, y=classes)
+        missing = [label for label in classes.tolist() if label not in class_weight]
+        if missing and len(class_weight) > len(classes) - len(missing):  # a slip of the pen
+            raise ValueError(
+                f"class_weight has weights for {list(class_weight)}, but none for {missing}; the "
+                f"classes are {classes.tolist()}."
+            )
+        per_class = np.array([class_weight.get(label, 1.0) for label in classes.tolist()])
     if per_class.min() < 0:
         raise ValueError(f"class_weight must not be negative, but is {class_weight!r}.")
     with np.errstate(over="ignore", under="ignore"):

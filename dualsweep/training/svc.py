@@ -87,7 +87,6 @@ class PlainSVC:
         """Train the model; see `LinearSVC.fit`."""
         if X.shape[1] == 0:
             raise ValueError("There are no features to learn from.")
-        self.n_features_in_ = X.shape[1]
         with announce_compilation(bool(self.verbose)):
             if isinstance(X, Blocks):
                 self._train_on_blocks(X, y, sample_weight, checkpoint)
@@ -206,13 +205,15 @@ class PlainSVC:
         self, formulation: Formulation | BlockFormulation, classes: Any, results: list[Result]
     ) -> dict[str, Any]:
         """Return the fitted attributes that the results of the problems make."""
+        coef = self._coef_from(formulation.weights([result.w for result in results]))
         dual_coef = formulation.dual_coef(results)
         primal, gap = sum(result.primal for result in results), sum(r.gap for r in results)
         for p, result in enumerate(results):
             result.history["problem"] = p
         return {
             "classes_": classes,
-            **self._coef_from(formulation.weights([result.w for result in results])),
+            **coef,
+            "n_features_in_": coef["coef_"].shape[1],
             "dual_coef_": dual_coef,
             "support_": np.flatnonzero(np.bincount(dual_coef.indices)),
             "primal_objective_": primal,
