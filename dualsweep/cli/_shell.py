@@ -64,7 +64,9 @@ __all__ = [
     "check_parameters",
     "first_column",
     "in_options",
+    "one_of",
     "parse_costs",
+    "positive",
 ]
 
 FAILED, BAD, INTERRUPTED = 1, 2, 130
@@ -91,8 +93,8 @@ def one_of(*names: str) -> Callable[[typer.CallbackParam, Any], Any]:
     return check
 
 
-def threads(param: typer.CallbackParam, value: int) -> int:
-    """Refuse 0 threads."""
+def not_zero(param: typer.CallbackParam, value: int) -> int:
+    """Refuse 0, of threads."""
     if value == 0:
         raise typer.BadParameter(f"{param.opts[0]} must not be 0; -1 is for all cores.")
     return value
@@ -109,7 +111,9 @@ Quiet: TypeAlias = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print neither progress nor result.")
 ]
 Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
-NJobs: TypeAlias = Annotated[int, typer.Option(callback=threads, help="Threads; -1 for all cores.")]
+NJobs: TypeAlias = Annotated[
+    int, typer.Option(callback=not_zero, help="Threads; -1 for all cores.")
+]
 ZeroBased: TypeAlias = Annotated[
     bool | None,
     typer.Option(
@@ -176,7 +180,7 @@ Solver: TypeAlias = Annotated[
 ]
 TrainJobs: TypeAlias = Annotated[
     int,
-    typer.Option(callback=threads, help="Threads to read, and to train; -1 for all cores."),
+    typer.Option(callback=not_zero, help="Threads to read, and to train; -1 for all cores."),
 ]
 Seed: TypeAlias = Annotated[
     int, typer.Option(min=0, max=2**32 - 1, help="Seeds whatever is random.")
