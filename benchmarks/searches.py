@@ -117,7 +117,9 @@ def search(data: str, model: str, grid: str, contender: str, tol: float) -> None
         return search_with_liblinear(X, y, Cs)
     few = np.concatenate([np.flatnonzero(y == label)[:FOLDS] for label in np.unique(y)])
     for warm_tol in (tol, 1e-2, 1e-6):  # there is code for loose and for tight tolerances
-        searcher(contender, model, warm_tol, Cs[:2]).fit(X[few], y[few])
+        warm = searcher(contender, model, warm_tol, Cs[:2]).fit(X[few], y[few])
+    if contender in (OURS, EARLY):  # and for Newton steps, which so few rows do without
+        warm.set_params(solver="newton").fit(X[few], y[few])
     say(ready=True)
     started = time.perf_counter()
     found = searcher(contender, model, tol, Cs).fit(X, y)
