@@ -435,7 +435,11 @@ def test_readers_take_turns_and_read_the_same(files, tmp_path):
 
 
 def test_times_are_compared_turn_by_turn(files):
-    seconds = {"dualsweep, 1 thread": [1.0, 2.0, 4.0], "peer": [10.0, 40.0, 20.0]}
+    seconds = {
+        "dualsweep, 1 thread": [1.0, 2.0, 4.0],
+        "dualsweep, 2 threads": [1.0, 1.0, 2.0],
+        "peer": [10.0, 40.0, 20.0],
+    }
     runs = [
         ("read", "blogs", name, rep, times[rep], 2 * times[rep], 100.0, np.nan)
         for rep in range(3)
@@ -443,12 +447,8 @@ def test_times_are_compared_turn_by_turn(files):
     ]
     table = files.compare(pd.DataFrame(runs, columns=files.COLUMNS)).set_index("contender")
     assert table.loc["peer", ["seconds", "MB/s"]].tolist() == [20.0, 5.0]
-    assert table.loc["peer", ["low", "ratio", "high", "cpu ratio"]].tolist() == [
-        5.0,
-        10.0,
-        20.0,
-        10.0,
-    ]
+    ratios = table.loc["peer", ["low", "ratio", "high", "cpu ratio", "to 2 threads"]]
+    assert ratios.tolist() == [5.0, 10.0, 20.0, 10.0, 10.0]
     assert table.loc["dualsweep, 1 thread", ["low", "ratio", "high"]].tolist() == [1.0, 1.0, 1.0]
 
 
