@@ -303,35 +303,24 @@ class Shell:
             X, y = load_data(path, zero_based=first_column(zero_based), watch=watch, **options)
         seconds = perf_counter() - started
         n_entries = X.nnz if hasattr(X, "nnz") else X.size
-        self.facts |= {
-            "data": str(path),
-            "rows": X.shape[0],
-            "features": X.shape[1],
-            "entries": n_entries,
-            "seconds_reading": seconds,
-        }
         rate = f" in {seconds:.2f} s, {size / seconds / 1e6:.0f} MB/s" if size else ""
-        self.tell(
-            f"{path}: {X.shape[0]:,} rows, {X.shape[1]:,} features, {n_entries:,} entries{rate}"
-        )
+        self._tell_size(path, X.shape, n_entries, rate, seconds_reading=seconds)
         return X, y
 
     def open(self, path: Path) -> Store:
         """Open a store, and say how much is in it."""
         store = open_store(path)
-        rows, features = store.shape
-        self.facts |= {
-            "data": str(path),
-            "rows": rows,
-            "features": features,
-            "entries": store.n_entries,
-            "bytes": store.n_bytes,
-        }
-        self.tell(
-            f"{path}: {rows:,} rows, {features:,} features, {store.n_entries:,} entries, "
-            f"{store.n_bytes / MEGABYTE:,.0f} MB in {len(store):,} blocks"
-        )
+        blocks = f", {store.n_bytes / MEGABYTE:,.0f} MB in {len(store):,} blocks"
+        self._tell_size(path, store.shape, store.n_entries, blocks, bytes=store.n_bytes)
         return store
+
+    def _tell_size(
+        self, path: Path, shape: tuple[int, int], n_entries: int, more: str, **facts: Any
+    ) -> None:
+        rows, features = shape
+        self.facts |= {"data": str(path), "rows": rows, "features": features, "entries": n_entries}
+        self.facts |= facts
+        self.tell(f"{path}: {rows:,} rows, {features:,} features, {n_entries:,} entries{more}")
 
 
 def first_column(zero_based: bool | None) -> bool | str:

@@ -102,7 +102,7 @@ def certify(
         )
     codes = np.searchsorted(classes, y)
     cost = row_costs(model.C, model.class_weight, classes, codes, None)
-    bias = model.intercept_scaling if model.fit_intercept else 0.0
+    bias = model._bias
     rows = as_rows(X, bias)
     formulation = formulate(
         model.multi_class, model.loss, rows, sqnorms(rows), codes, cost, len(classes)
