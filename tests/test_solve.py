@@ -212,13 +212,19 @@ def test_no_sweep_at_all(loss, solver):
     assert result.relative_gap == pytest.approx(1.0, rel=1e-14)
 
 
+def at_floor(result):
+    """Whether rounding leaves nothing to do: one Newton step solves the squared loss."""
+    return result.gap <= 2 * np.finfo(float).eps * result.primal
+
+
 @every_loss
 @every_method
 @pytest.mark.parametrize("max_iter", [1, 3])
 def test_max_iter_ends_early(loss, method, max_iter):
     oracle, problem = setup(loss)
     result = solve(problem, **method, tol=1e-300, max_iter=max_iter)
-    assert (result.n_iter, result.converged) == (max_iter, False)
+    assert result.n_iter == max_iter or (result.n_iter < max_iter and at_floor(result))
+    assert not result.converged
     assert_honest(result, oracle, 1e-300)
 
 
@@ -234,9 +240,10 @@ def test_watch_ends_early(loss, solver):
         return progress.epoch == 3
 
     result = solve(problem, solver=solver, watch=watch, **FOR_EVER)
-    assert [progress.epoch for progress in seen] == [1, 2, 3]
+    assert [progress.epoch for progress in seen] == list(range(1, result.n_iter + 1))
     assert all(0.0 < progress.relative_gap < np.inf for progress in seen)
-    assert (result.n_iter, result.converged) == (3, False)
+    assert result.n_iter == 3 or (result.n_iter < 3 and at_floor(result))
+    assert not result.converged
     assert_honest(result, oracle, 1e-300)
 
 
