@@ -32,6 +32,7 @@ FIRST_SLOTS = 8
 # violate alike, and would all get a share.
 MOST_SLOTS = 64
 PREFETCH_DUALS = 32  # of a dense row, how many to ask for ahead
+LOWEST = float(np.finfo(np.float64).min)  # above what marks a class as found
 RAISES = 10  # attempts to find the most violating classes by raising a threshold
 
 
@@ -313,11 +314,12 @@ def _movable_duals(
         share = upper * max(worst, largest) - product
         if worst > largest:
             m = 0
-            while violations[m] != worst:
+            while m < k and violations[m] != worst:
                 m += 1
-            n = _take(m, n, violations, classes, t, b)
+            if m < k:  # not so among NaN
+                n = _take(m, n, violations, classes, t, b)
         if above < np.inf:
-            threshold = above
+            threshold = max(above, LOWEST)
             for _ in range(RAISES):
                 if _count(violations, threshold) <= MOST_SLOTS - n:
                     break

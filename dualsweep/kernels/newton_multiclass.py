@@ -3,7 +3,8 @@
 Arrays have a row per member and a column per class, that of the label counting for nothing. The
 dual variables b that belong to u are its projection onto the feasible set of the row:
 ``max(u - level, 0)`` with the smallest level >= 0 at which their sum is at most C_i
-(Crammer-Singer, `joint`), or ``clip(u, 0, C_i)``.
+(Crammer-Singer, `joint`), or ``clip(u, 0, C_i)``. u can be huge, and only its differences make a b
+that is exact: a level above 0 is kept as that of ``u - top``, top the largest entry of u.
 """
 
 from __future__ import annotations
@@ -38,26 +39,37 @@ def responses(rows: Rows, y: Any, members: Any, V: Any, out: Any) -> None:
 
 
 @jit_inline
-def _level(u: Any, label: int, cost: float, joint: bool) -> float:
-    """Return the level of the projection of u, 0 for Weston-Watkins."""
-    level, above = 0.0, -1
-    while joint:
-        total, now = 0.0, 0
+def _level(u: Any, label: int, cost: float, joint: bool) -> tuple[float, float, bool]:
+    """Return top and level of the projection, and whether the sum of b is at its bound.
+
+    The level is found by taking all entries above 0, computing the level as if they stayed above
+    it, dropping those that do not, and so on (Michelot 1986). Each round but the last leaves fewer
+    entries, by rounding too, and never drops the largest: its ``u - top`` is 0, the level below.
+    """
+    if not joint:
+        return 0.0, 0.0, False
+    top, total = 0.0, 0.0
+    for m in range(u.shape[0]):
+        if m != label and u[m] > 0.0:
+            top = max(top, u[m])
+            total += u[m]
+    if total <= cost:
+        return 0.0, 0.0, False
+    level, number, before = -top, u.shape[0], u.shape[0] + 1
+    while number < before:
+        before, total, number = number, 0.0, 0
         for m in range(u.shape[0]):
-            if m != label and u[m] > level:
-                total += u[m]
-                now += 1
-        if now == above or total - now * level <= cost:
-            break
-        level = (total - cost) / now
-        above = now
-    return level
+            if m != label and u[m] - top > level:
+                total += u[m] - top
+                number += 1
+        level = (total - cost) / number
+    return top, level, True
 
 
 @jit_inline
-def _is_free(value: float, level: float, cost: float, joint: bool) -> bool:
-    """Tell whether a dual variable moves with its u."""
-    return value > level and (joint or value < cost)
+def _is_free(value: float, cost: float, joint: bool) -> bool:
+    """Tell whether a dual variable moves with its u, from how far that is above the level."""
+    return value > 0.0 and (joint or value < cost)
 
 
 @jit
@@ -73,17 +85,7 @@ def implied_dual_multiclass(
         label = y[r]
         for m in range(slack.shape[1]):
             u[r, m] = slack[r, m] / rho + anchor[r, m]
-        level = _level(u[r], label, cost[r], joint)
-        top = 0.0
-        if level > 0.0:  # u can be huge: only its differences make a b that is exact
-            number, below = 0, 0.0
-            for m in range(slack.shape[1]):
-                top = max(top, u[r, m] if m != label else 0.0)
-            for m in range(slack.shape[1]):
-                if m != label and u[r, m] > level:
-                    number += 1
-                    below += u[r, m] - top
-            level = (below - cost[r]) / number
+        top, level, _ = _level(u[r], label, cost[r], joint)
         loss, product, total = 0.0, 0.0, 0.0
         for m in range(slack.shape[1]):
             value = max((u[r, m] - top) - level, 0.0)
@@ -114,30 +116,36 @@ def slope_multiclass(
         label = y[r]
         for m in range(u.shape[1]):
             v[m] = u[r, m] + t * q[r, m] / rho
-        level = _level(v, label, cost[r], joint)
+        top, level, bound = _level(v, label, cost[r], joint)
         number, along = 0, 0.0
         for m in range(u.shape[1]):
-            if m != label and v[m] > level:
-                value = v[m] - level
+            value = (v[m] - top) - level
+            if m != label and value > 0.0:
                 total += (value if joint else min(value, cost[r])) * q[r, m]
-                if _is_free(v[m], level, cost[r], joint):
+                if _is_free(value, cost[r], joint):
                     curvature += q[r, m] * q[r, m] / rho
                     along += q[r, m]
                     number += 1
-        if level > 0.0:  # the sum stays what it is
+        if bound:  # the sum stays what it is
             curvature -= along * along / (number * rho)
     return total, curvature
 
 
 @jit_inline
-def _free_classes(u: Any, label: int, level: float, cost: float, joint: bool, classes: Any) -> int:
-    """Fill in the classes whose dual variables are free; return how many."""
+def _free_classes(
+    u: Any, label: int, cost: float, joint: bool, classes: Any
+) -> tuple[int, bool]:
+    """Fill in the classes whose dual variables are free.
+
+    Returns how many, and whether the sum of the dual variables is at its bound.
+    """
+    top, level, bound = _level(u, label, cost, joint)
     n = 0
     for m in range(u.shape[0]):
-        if m != label and _is_free(u[m], level, cost, joint):
+        if m != label and _is_free((u[m] - top) - level, cost, joint):
             classes[n] = m
             n += 1
-    return n
+    return n, bound
 
 
 @jit
@@ -161,8 +169,7 @@ def product_multiclass(
     scores, step, dense = scratch[0], scratch[1], scratch[2]
     for r in range(members.shape[0]):
         label = y[r]
-        level = _level(u[r], label, cost[r], joint)
-        n = _free_classes(u[r], label, level, cost[r], joint, classes)
+        n, bound = _free_classes(u[r], label, cost[r], joint, classes)
         if n == 0:
             continue
         row_scores(rows, members[r], V, scores)
@@ -170,7 +177,7 @@ def product_multiclass(
         for c in range(n):
             step[c] = (scores[classes[c]] - scores[label]) / rho
             total += step[c]
-        if level > 0.0:
+        if bound:
             for c in range(n):
                 step[c] -= total / n
         else:
@@ -206,14 +213,13 @@ def gram_multiclass(
     """
     for r in range(members.shape[0]):
         label = y[r]
-        level = _level(u[r], label, cost[r], joint)
-        n = _free_classes(u[r], label, level, cost[r], joint, classes)
+        n, bound = _free_classes(u[r], label, cost[r], joint, classes)
         if n == 0:
             continue
         for a in range(n):
             for c in range(n):
-                M[a, c] = (1.0 if a == c else 0.0) - (1.0 / n if level > 0.0 else 0.0)
-        if level == 0.0:
+                M[a, c] = (1.0 if a == c else 0.0) - (1.0 / n if bound else 0.0)
+        if not bound:
             classes[n] = label
             for a in range(n):
                 M[a, n] = -1.0

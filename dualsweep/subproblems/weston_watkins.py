@@ -55,27 +55,30 @@ def _between(v: Any, k: int, gamma: float, upper: float) -> tuple[float, int, in
 
 @jit
 def _walk(v: Any, k: int, upper: float, scratch: Any) -> float:
-    """Return gamma by the walk over all events, from the largest down."""
+    """Return gamma by the walk over all events, from the largest down.
+
+    Entries above ``(k + 1) upper``, which gamma <= k upper leaves at `upper`, count as that: rows
+    of tiny norm have infinite ones. The walk has at most 2 n events, whatever the comparisons say.
+    """
     n = 0
     for i in range(k):
         if v[i] > 0.0:
-            scratch[n] = v[i]
+            scratch[n] = min(v[i], (k + 1) * upper)
             n += 1
-    if n == 0:
-        return 0.0
     sort_descending(scratch, n)
     entered = 0  # entries above 0
     full = 0  # entries at upper
     # The sum over entries strictly between the bounds, with its rounding error carried along: an
-    # entry of 1e12 that has come and gone must not leave a trace.
+    # large entry that has come and gone must not leave a trace.
     total, error = 0.0, 0.0
-    while True:
+    while full < n:
         gamma = (upper * full + (total + error)) / (entered - full + 1)
         enter = scratch[entered] if entered < n else 0.0
         fill = scratch[full] - upper if full < entered else 0.0
         if gamma >= enter and gamma >= fill:
             return gamma
-        if fill >= enter:  # Subroutine 4: the entry that has just moved to the upper bound leaves
+        # Subroutine 4: the entry that has just moved to the upper bound leaves.
+        if entered == n or fill >= enter:
             change = -scratch[full]
             full += 1
         else:
@@ -85,3 +88,4 @@ def _walk(v: Any, k: int, upper: float, scratch: Any) -> float:
         total = before + change
         part = total - before
         error += (before - (total - part)) + (change - part)
+    return upper * n
