@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
+import pickle
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numba
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.caching import IndexDataCacheFile
 from numba.extending import intrinsic, overload
 
 __all__ = [
@@ -39,11 +43,35 @@ def jit(function: Callable[..., Any], **options: Any) -> Any:
         kernel = numba.njit(function, cache=True, **options)
     except RuntimeError:  # numba found no directory it may write its cache to
         return numba.njit(function, **options)
-    # The directory can still vanish or fill up later; a kernel works without being stored.
     cache = kernel._cache
-    cache.load_overload = _telling(_unless_os_error(cache.load_overload))
-    cache.save_overload = _unless_os_error(cache.save_overload)
+    cache._cache_file.__class__ = _SealedFile
+    # The directory can still vanish, fill up or be damaged; a kernel works without being stored.
+    cache.load_overload = _telling(_unless(Exception, cache.load_overload))
+    cache.save_overload = _unless(OSError, cache.save_overload)
     return kernel
+
+
+class _SealedFile(IndexDataCacheFile):  # type: ignore[misc]
+    """numba's cache, with a checksum under each kernel: what a disk has damaged is not run.
+
+    A damaged index counts as an empty one. What was not found is compiled and written again.
+    """
+
+    def _dump(self, content: Any) -> bytes:
+        data: bytes = super()._dump(content)
+        return data + crc32(data).to_bytes(4, "big")  # reading a pickle ends before it
+
+    def _load_data(self, name: str) -> Any:
+        data = Path(self._data_path(name)).read_bytes()
+        if crc32(data[:-4]) != int.from_bytes(data[-4:], "big"):
+            raise OSError(f"{name} is damaged")  # the same as if it were missing
+        return pickle.loads(data)
+
+    def _load_index(self) -> Any:
+        try:
+            return super()._load_index()
+        except Exception:  # whatever unpickling junk can raise
+            return {}
 
 
 # Called when a kernel is not in the cache and has to be compiled.
@@ -62,6 +90,17 @@ def _telling(load: Callable[..., Any]) -> Callable[..., Any]:
     return attempt
 
 
+def _unless(error: type[Exception], method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def attempt(*args: Any) -> Any:
+        try:
+            return method(*args)
+        except error:
+            return None
+
+    return attempt
+
+
 def jit_inline(function: Callable[..., Any]) -> Any:
     """Compile like `jit`, as a part of the kernels that call it.
 
@@ -73,17 +112,6 @@ def jit_inline(function: Callable[..., Any]) -> Any:
 def jit_sums(function: Callable[..., Any]) -> Any:
     """Compile like `jit_inline`, and let sums be reordered, so that loops over them vectorise."""
     return jit(function, fastmath=DOT_MATH, forceinline=True)
-
-
-def _unless_os_error(method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def attempt(*args: Any) -> Any:
-        try:
-            return method(*args)
-        except OSError:
-            return None
-
-    return attempt
 
 
 def overload_rows(function: Callable[..., Any], fastmath: set[str] | bool = False) -> Any:

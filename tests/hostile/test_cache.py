@@ -1,0 +1,124 @@
+"""Kernels on disk: damaged, shared, unwritable caches, and processes that fill one at once."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+# Prints a digest of the model, and how many kernels were found in the cache and not found.
+FIT = """
+import hashlib
+import numpy as np
+from dualsweep import _jit
+from dualsweep.training import PlainSVC
+
+X = np.random.default_rng(0).normal(size=(60, 3))
+missed = []
+_jit.on_compilation.append(lambda: missed.append(1))
+model = PlainSVC(tol=1e-6, random_state=0, solver="sweep").fit(X, (X[:, 0] > 0).astype(int))
+print(hashlib.sha256(model.coef_.tobytes()).hexdigest(), len(missed))
+"""
+
+
+HOME = os.environ.get("HOME")
+
+
+def fit(cache, home=HOME):
+    """Fit in a new process; return the digest and how many kernels had to be compiled."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "HOME": home}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FIT],
+        env={name: value for name, value in environment.items() if value is not None},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    digest, missed = done.stdout.split()
+    return digest, int(missed)
+
+
+def fit_at_once(cache, n):
+    with ThreadPoolExecutor(n) as pool:
+        return list(pool.map(lambda _: fit(cache), range(n)))
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A cache that two processes filled at the same time, and the digest of what they made."""
+    cache = tmp_path_factory.mktemp("cache")
+    one, other = fit_at_once(cache, 2)
+    assert one[0] == other[0]
+    assert one[1] > 3
+    return cache, one[0]
+
+
+def files(cache, suffix):
+    return sorted(Path(cache).rglob(f"*.{suffix}"))
+
+
+def copy(cache, target):
+    """A cache of its own for a test; numba keeps files by the source's path and date alone."""
+    subprocess.run(["cp", "-a", str(cache), str(target)], check=True)
+    return target
+
+
+def test_a_cache_that_two_processes_filled_is_complete(first):
+    cache, digest = first
+    assert fit(cache) == (digest, 0)
+
+
+def damage(path, how, rng):
+    content = bytearray(path.read_bytes())
+    if how == "empty":
+        content = b""
+    elif how == "truncated":
+        content = content[: rng.integers(1, len(content))]
+    elif how == "junk":
+        content = rng.bytes(len(content))
+    elif how == "bits":
+        for place in rng.integers(0, len(content), 5):
+            content[place] ^= 1 << int(rng.integers(8))
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_damaged_kernels_are_compiled_again(first, suffix, tmp_path):
+    cache, digest = first
+    cache = copy(cache, tmp_path / "cache")
+    rng = np.random.default_rng(0)
+    hows = ["empty", "truncated", "junk"] + ["bits"] * (suffix == "nbc")
+    damaged = files(cache, suffix)
+    assert len(damaged) > 5
+    for p, path in enumerate(damaged):
+        damage(path, hows[p % len(hows)], rng)
+    again, missed = fit(cache)
+    assert again == digest
+    assert missed > 3
+    assert fit(cache) == (digest, 0)  # and written again
+
+
+def test_a_directory_in_place_of_a_file_is_no_harm(first, tmp_path):
+    cache, digest = first
+    cache = copy(cache, tmp_path / "cache")
+    for path in files(cache, "nbc"):
+        path.unlink()
+        path.mkdir()
+    assert fit(cache)[0] == digest
+
+
+def test_fits_need_no_home(first, tmp_path):
+    cache, digest = first
+    blocked = tmp_path / "file"
+    blocked.touch()
+    assert fit(cache, home=str(blocked / "below"))[0] == digest
+    assert fit(cache, home=None)[0] == digest
+
+
+def test_many_processes_share_a_cache(first):
+    cache, digest = first
+    assert fit_at_once(cache, 4) == [(digest, 0)] * 4
