@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ._jit import jit
+from ._jit import jit, multiply_high
 
 __all__ = ["random_below", "random_state", "shuffle", "uniform"]
 
@@ -34,8 +34,8 @@ def uniform(state: Any) -> Any:
 
 @jit
 def random_below(state: Any, bound: int) -> Any:
-    """Return an integer from [0, bound), bound < 2**32 (bias below bound / 2**32)."""
-    return np.int64(((_next(state) >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
+    """Return an integer from [0, bound), each as likely as the others to within 2**-64."""
+    return np.int64(multiply_high(_next(state), np.uint64(bound)))
 
 
 @jit

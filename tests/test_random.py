@@ -45,7 +45,7 @@ def test_seeds_determine_the_state():
 
 
 @EXAMPLES
-@given(SEEDS, st.integers(1, 2**32 - 1))
+@given(SEEDS, st.integers(1, 2**63 - 1))
 def test_draws_are_in_range_and_repeatable(seed, bound):
     one, other = state_of(seed), state_of(seed)
     for _ in range(20):
@@ -54,6 +54,12 @@ def test_draws_are_in_range_and_repeatable(seed, bound):
         assert 0.0 <= number < 1.0
         assert (draw, number) == (random_below(other, bound), uniform(other))
     assert one == other != state_of(seed)
+
+
+def test_draws_below_more_than_32_bits_can_hold_are_uniform():
+    state, bound = state_of(0), 3 * 2**40
+    thirds = Counter(3 * random_below(state, bound) // bound for _ in range(3000))
+    assert chi_square(thirds, 3) < generous(3)
 
 
 @pytest.mark.parametrize(
