@@ -1,15 +1,18 @@
 """A certificate brackets the optimum, whoever trained the model."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from naive import Naive
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import scale
 from sklearn.svm import LinearSVC as SklearnLinearSVC
 from test_multiclass import Naive as NaiveMulticlass
 
-from dualsweep import LinearSVC, certify
+from dualsweep import LinearSVC, LinearSVCCV, certify
 
 PROBLEMS = [
     {"loss": "hinge"},
@@ -86,14 +89,62 @@ def test_any_weights_are_certified(data, params, keep_duals):
 
 
 def test_a_model_of_scikit_learn(data):
-    theirs = SklearnLinearSVC(C=0.5, tol=1e-6, dual=False).fit(*data)
-    model = LinearSVC(C=0.5)
-    for name in ("coef_", "intercept_", "classes_", "n_features_in_"):
-        setattr(model, name, getattr(theirs, name))
+    model = SklearnLinearSVC(C=0.5, tol=1e-6, dual=False).fit(*data)
     found = certify(model, *data, tol=1e-5, n_jobs=2)
     np.testing.assert_allclose(found.primal, naive_primal(model, *data), rtol=1e-12)
     assert found.relative_gap <= 1e-5
     assert found.n_iter > 0
+
+
+def test_a_classifier_of_another_kind(data):
+    """Its weights are judged by the problem that is asked for."""
+    model = LogisticRegression().fit(*data)
+    with pytest.raises(ValueError, match=r"LogisticRegression has no loss .* pass loss to certify"):
+        certify(model, *data)
+    found = certify(model, *data, C=0.5, loss="squared_hinge", multi_class="ovr")
+    same = SimpleNamespace(
+        **{name: getattr(model, name) for name in ("coef_", "intercept_")},
+        **{"C": 0.5, "loss": "squared_hinge", "multi_class": "ovr", "class_weight": None},
+        **{"fit_intercept": True, "intercept_scaling": 1.0},
+    )
+    np.testing.assert_allclose(found.primal, naive_primal(same, *data), rtol=1e-12)
+    optimum = fit(data, C=0.5, tol=1e-7)
+    assert found.dual <= optimum.primal_objective_
+    assert found.relative_gap > 1e-3
+
+
+def test_a_model_that_chose_its_own_cost(data):
+    model = LinearSVCCV(Cs=[0.01, 0.1], tol=1e-5, random_state=0).fit(*data)
+    found = certify(model, *data)
+    assert found == certify(model.best_estimator_, *data)
+    np.testing.assert_allclose(found.primal, model.primal_objective_, rtol=1e-10)
+    assert found.relative_gap <= 1e-5
+
+
+@pytest.mark.parametrize("params", PROBLEMS)
+def test_weights_of_rows_count(data, params):
+    """A weighted model is judged by the weighted problem: weight 2 is the row twice."""
+    X, y = data
+    times = np.random.default_rng(0).integers(0, 3, len(y))
+    repeated = np.repeat(X, times, axis=0), np.repeat(y, times)
+    model = LinearSVC(tol=1e-4, random_state=0, max_iter=100_000, **params)
+    model.fit(X, y, sample_weight=times)
+    found = certify(model, X, y, sample_weight=times)
+    np.testing.assert_allclose(found.primal, naive_primal(model, *repeated), rtol=1e-10)
+    assert found.relative_gap <= 1e-4
+    assert found.n_iter == 0
+    del model.dual_coef_
+    again = certify(model, *repeated)
+    np.testing.assert_allclose(again.primal, found.primal, rtol=1e-10)
+    assert certify(model, X, y).primal != pytest.approx(found.primal, rel=1e-3)
+
+
+def test_the_problem_can_be_another(data):
+    model = fit(data, tol=1e-5, C=0.1, loss="squared_hinge")
+    found = certify(model, *data, C=1.0, loss="hinge")
+    model.set_params(C=1.0, loss="hinge")
+    np.testing.assert_allclose(found.primal, naive_primal(model, *data), rtol=1e-10)
+    assert found.relative_gap > 1e-3
 
 
 @pytest.mark.parametrize("limits", [{"max_iter": 0}, {"max_iter": 1}, {"max_time": 0.0}])
@@ -125,3 +176,23 @@ def test_what_cannot_be_certified(data):
         certify(model, X, y + 1)
     with pytest.raises(ValueError, match="features"):
         certify(model, X[:, 1:], y)
+    model.set_params(fit_intercept=False)
+    with pytest.raises(ValueError, match="intercept_ that is not 0, but fit_intercept=False"):
+        certify(model, X, y)
+    model.set_params(fit_intercept=True).coef_[0, 0] = np.nan
+    with pytest.raises(ValueError, match="not all finite"):
+        certify(model, X, y)
+    for coef in (model.coef_[:, 1:], np.vstack([model.coef_, model.coef_])):
+        model.coef_ = coef
+        with pytest.raises(ValueError, match="but coef_ has the shape"):
+            certify(model, X, y)
+
+
+def test_dual_variables_that_are_not_finite_are_not_used(data):
+    model = fit(data)
+    found = certify(model, *data)
+    model.dual_coef_.data[0] = np.nan
+    again = certify(model, *data)
+    assert again.primal == found.primal
+    assert again.n_iter > 0
+    assert again.relative_gap <= 1.3e-3

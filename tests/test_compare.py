@@ -9,6 +9,7 @@ import threading
 import time
 
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
@@ -41,6 +42,15 @@ def test_partitions_keep_the_shares_of_each_class(sizes):
             assert abs(count - share * size) < 1
             assert count == ((second == part) & (codes == k)).sum()
         assert ((first == TRAIN) & (codes == k)).any()
+
+
+def test_frames_are_their_values(iris):
+    """Without a warning about the names of their columns, among other things."""
+    X, y = iris
+    options = {"Cs": [0.1], "n_repeats": 2, "random_state": 0}
+    frame = pandas.DataFrame(X, columns=["one", "two", "three", "four"])
+    named = compare_multiclass(frame, pandas.Series(y), **options)
+    np.testing.assert_array_equal(named.accuracy, compare_multiclass(X, y, **options).accuracy)
 
 
 @pytest.mark.parametrize("layout", ["dense", "csr"])

@@ -11,11 +11,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._threads import count_threads
-from ..rows import as_rows, sqnorms
 from ..run import ROUNDING
 from ..solve import solve
-from ..training.formulations import formulate
-from ..training.labels import row_costs
+from ..training.common import TrainingSet, usable_duals
+from ._validation import check_weights
 from .svc import LinearSVC
 
 __all__ = ["Certificate", "certify"]
@@ -44,10 +43,14 @@ class Certificate(NamedTuple):
 
 
 def certify(
-    model: LinearSVC,
+    model: Any,
     X: Any,
     y: Any,
     *,
+    sample_weight: Any = None,
+    C: float | None = None,
+    loss: str | None = None,
+    multi_class: str | None = None,
     tol: float = 1e-3,
     max_iter: int = 1000,
     max_time: float | None = None,
@@ -55,7 +58,7 @@ def certify(
 ) -> Certificate:
     """Return the certificate of a model on data, recomputed from nothing but its weights.
 
-    The objective is that of the weights and parameters as they are, in float64. The lower bound is
+    The objective is that of the weights as they are, in float64. The lower bound is
     the value of some dual point, and holds whatever point that is: that of the model's own dual
     variables if it has them, X has as many rows, and they prove `tol`; else one that is found by
     solving the problem. (A dual point made of the weights alone, each variable the one that fits
@@ -63,12 +66,19 @@ def certify(
 
     Parameters
     ----------
-    model : LinearSVC
-        A fitted model, trained here or read from a file of LIBLINEAR. Its parameters C, loss,
-        multi_class, class_weight, fit_intercept and intercept_scaling say which problem is meant.
+    model : classifier
+        A fitted linear classifier with `coef_`, `intercept_` and `classes_`: a `LinearSVC` or
+        `LinearSVCCV`, trained here or read from a file of LIBLINEAR, or one of scikit-learn's. Its
+        parameters of the names of `LinearSVC`'s (C, loss, multi_class, class_weight, fit_intercept
+        and intercept_scaling) say which problem is meant.
     X, y : array-like
         The data the model was trained on, or other data with the same classes: then the
         certificate says how good the model is for those.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Multiplies C per row, as in `LinearSVC.fit`.
+    C, loss, multi_class : default=None
+        Of the problem, instead of the model's own. C and loss have to be given where the model has
+        none that `LinearSVC` knows.
     tol : float, default=1e-3
         Relative gap to look for.
     max_iter, max_time, n_jobs
@@ -92,34 +102,26 @@ def certify(
     False
     """
     check_is_fitted(model)
+    model = getattr(model, "best_estimator_", model)
+    problem = _problem(model, C=C, loss=loss, multi_class=multi_class)
     X, y = validate_data(
         model, X, y, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
     )
-    classes = np.unique(y)
-    if not np.array_equal(classes, model.classes_):
+    data = TrainingSet(X, y, check_weights(sample_weight, X), problem._bias)
+    if not np.array_equal(data.classes, model.classes_):
         raise ValueError(
-            f"The model has the classes {_some(model.classes_)}, but y has {_some(classes)}."
+            f"The model has the classes {_some(model.classes_)}, but y has {_some(data.classes)}."
         )
-    codes = np.searchsorted(classes, y)
-    cost = row_costs(model.C, model.class_weight, classes, codes, None)
-    bias = model._bias
-    rows = as_rows(X, bias)
-    formulation = formulate(
-        model.multi_class, model.loss, rows, sqnorms(rows), codes, cost, len(classes)
-    )
-    coef = model.coef_.toarray() if hasattr(model.coef_, "toarray") else model.coef_
-    last = model.intercept_ / bias if bias else np.zeros(len(coef))
-    weights = np.column_stack([coef, last])
-    dual_coef = getattr(model, "dual_coef_", None)
-    if dual_coef is not None and dual_coef.shape[1] != len(y):
-        dual_coef = None  # those of other data
-    n_problems = len(formulation.names(classes))
+    formulation = data.at(problem.C, problem)
+    weights = _weights(model, X.shape[1], problem._bias)
+    dual_coef = usable_duals(model, len(weights), len(y))
+    n_problems = len(formulation.names(data.classes))
     deadline = np.inf if max_time is None else perf_counter() + max_time
 
     def check(p: int) -> tuple[float, float, int]:
         """Return objective and lower bound of the p-th problem, and how long it took to find."""
         problem = formulation.problem(p)
-        members = np.flatnonzero(cost > 0)
+        members = np.flatnonzero(problem.cost > 0)
         w = formulation.problem_weights(p, weights)
         primal, _ = problem.certify(members, problem.zero_alpha(), w, np.empty(len(members)))
         alpha, dual = None, 0.0  # 0 is the dual value of no dual variables
@@ -147,6 +149,46 @@ def certify(
         relative_gap=float(np.divide(gaps, primals, where=primals > 0, out=0.0 * gaps).max()),
         n_iter=int(n_iters.max()),
     )
+
+
+def _problem(model: Any, **given: Any) -> LinearSVC:
+    """Return a `LinearSVC` with the parameters of the problem that is meant."""
+    params = {}
+    for name in ("C", "loss", "multi_class", "class_weight", "fit_intercept", "intercept_scaling"):
+        if given.get(name) is not None:
+            params[name] = given[name]
+        elif hasattr(model, name):
+            params[name] = getattr(model, name)
+    problem = LinearSVC(**params)
+    for name in ("C", "loss"):
+        if name not in params:
+            raise ValueError(
+                f"{type(model).__name__} has no {name} that says which problem is meant: pass "
+                f"{name} to certify."
+            )
+    problem._validate_params()
+    return problem
+
+
+def _weights(model: Any, n_features: int, bias: float) -> Any:
+    """Return a row of weights for each row of coefficients, that of the constant feature last."""
+    coef = model.coef_.toarray() if hasattr(model.coef_, "toarray") else np.asarray(model.coef_)
+    n_rows = 1 if len(model.classes_) == 2 else len(model.classes_)
+    if coef.shape != (n_rows, n_features):
+        raise ValueError(
+            f"A linear classifier of {len(model.classes_)} classes and {n_features} features has "
+            f"{n_rows} rows of as many coefficients, but coef_ has the shape {coef.shape}."
+        )
+    intercept = np.broadcast_to(np.asarray(model.intercept_, dtype=np.float64), n_rows)
+    if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
+        raise ValueError("coef_ or intercept_ of the model are not all finite.")
+    if not bias and intercept.any():
+        raise ValueError(
+            "The model has an intercept_ that is not 0, but fit_intercept=False: its problem has "
+            "no intercept. Set one of the two right."
+        )
+    last = intercept / bias if bias else np.zeros(n_rows)
+    return np.column_stack([coef, last]).astype(np.float64, copy=False)
 
 
 def _some(classes: Any) -> str:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from ..outofcore import Blocks
 
-__all__ = ["check_Cs", "check_data"]
+__all__ = ["check_Cs", "check_data", "check_weights"]
 
 # What an integer number of values of C spans: Wang and Scott's grid (2021, section 5), and wide
 # enough for rows of about unit length, as text has. It is the same for all data, so that scores of
@@ -38,7 +38,7 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any,
             estimator, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
         )
         check_classification_targets(y)
-    return X, y, _check_weights(sample_weight, X)
+    return X, y, check_weights(sample_weight, X)
 
 
 def check_Cs(Cs: Any) -> Any:  # noqa: N802
@@ -54,7 +54,7 @@ def check_Cs(Cs: Any) -> Any:  # noqa: N802
     return values
 
 
-def _check_weights(sample_weight: Any, X: Any) -> Any:
+def check_weights(sample_weight: Any, X: Any) -> Any:
     """Return the sample weights as float64, or None if there are none."""
     if sample_weight is None:
         return None

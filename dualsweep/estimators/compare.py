@@ -164,7 +164,7 @@ def compare_multiclass(
     ]
     for svc in svcs:
         svc._validate_params()
-    X, y, _ = check_data(svcs[-1], X, y, None)
+    X, y, _ = check_data(LinearSVC(), X, y, None)
     rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     with announce_compilation(bool(verbose)):
         data = TrainingSet(X, y, None, svcs[0]._bias)

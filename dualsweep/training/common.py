@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
+from .._threads import one_blas_thread
 from ..path import follow
 from ..problem import Progress, Result
 from ..rows import as_rows, sqnorms
@@ -19,7 +19,14 @@ from .formulations import Formulation, formulate
 from .interrupt import DeferredInterrupt
 from .labels import encode_labels, row_costs
 
-__all__ = ["Steps", "TrainingSet", "check_finite", "solve_problems", "undisturbed"]
+__all__ = [
+    "Steps",
+    "TrainingSet",
+    "check_finite",
+    "solve_problems",
+    "undisturbed",
+    "usable_duals",
+]
 
 
 class TrainingSet:
@@ -57,6 +64,14 @@ class TrainingSet:
     def _formulated(self, svc: Any, cost: Any) -> Formulation:
         data = self.rows, self.sqnorm, self.codes, cost, len(self.classes)
         return formulate(svc.multi_class, svc.loss, *data)
+
+
+def usable_duals(model: Any, n_problems: int, n_rows: int) -> Any:
+    """Return the dual variables of a model if it has any, of as many rows and finite; else None."""
+    duals = getattr(model, "dual_coef_", None)
+    if duals is None or duals.shape != (n_problems, n_rows) or not np.isfinite(duals.data).all():
+        return None
+    return duals
 
 
 def check_finite(sqnorm: Any, first: int = 0) -> None:
@@ -127,16 +142,6 @@ class Steps:
 
 @contextmanager
 def undisturbed() -> Iterator[DeferredInterrupt]:
-    """Put off Ctrl-C, and keep to one BLAS thread.
-
-    Factorisations then do not depend on how many the process has, and small products do not wait
-    for threads that other work keeps busy.
-    """
-    with DeferredInterrupt() as interrupt, _blas().limit(limits=1, user_api="blas"):
+    """Put off Ctrl-C, and keep to one BLAS thread."""
+    with DeferredInterrupt() as interrupt, one_blas_thread():
         yield interrupt
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    """Return the process's BLAS libraries; finding them takes a millisecond."""
-    return ThreadpoolController()

@@ -13,7 +13,7 @@ from ..outofcore import Blocks
 from ..problem import Progress, Result
 from ..solve import solve
 from .blocks import BlockFormulation, check_trainable
-from .common import TrainingSet, solve_problems, undisturbed
+from .common import TrainingSet, solve_problems, undisturbed, usable_duals
 from .formulations import Formulation
 from .interrupt import DeferredInterrupt
 from .progress import Bars, FitCallbacks, announce_compilation
@@ -136,9 +136,9 @@ class PlainSVC:
         """Return the dual variables to start from, or None for a cold start."""
         if not self.warm_start or not hasattr(self, "dual_coef_"):
             return None
-        same_rows = self.dual_coef_.shape[1] == len(data.y)
-        same_classes = np.array_equal(self.classes_, data.classes)
-        return self.dual_coef_ if same_rows and same_classes else None
+        if not np.array_equal(self.classes_, data.classes):
+            return None
+        return usable_duals(self, 1 if len(data.classes) == 2 else len(data.classes), len(data.y))
 
     def _solve_all(
         self,
