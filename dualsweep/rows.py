@@ -77,6 +77,11 @@ def as_rows(X: Any, bias: float) -> Rows:
         return DenseRows(_read_only(X), X.shape[1], float(bias))
     indices = X.indices.view(f"u{X.indices.dtype.itemsize}")
     indptr = X.indptr.astype(np.int64, copy=False)
+    if len(indptr) != X.shape[0] + 1:
+        raise ValueError(
+            f"X has {X.shape[0]} rows, but X.indptr has {len(indptr)} entries instead of one more: "
+            "the CSR structure is corrupt. Rebuild X, for instance from its COO triplets."
+        )
     if indptr[0] != 0 or (np.diff(indptr) < 0).any() or indptr[-1] > min(len(indices), len(X.data)):
         raise ValueError(
             "X.indptr does not ascend from 0 to at most the number of stored entries: the CSR "

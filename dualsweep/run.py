@@ -62,6 +62,8 @@ class Run:
         elif known is None:
             self.alpha = alpha
             self.check()
+            if not np.isfinite(self.gap):  # too large to start from
+                self._start_over()
         else:
             self.alpha = alpha
             self.w, self.primal, self.gap = known
@@ -101,6 +103,10 @@ class Run:
             self.best_gap = self.gap
             self.best_alpha = copy(self.alpha)
 
+    def _start_over(self) -> None:
+        self.alpha = self.problem.zero_alpha()
+        self.check()
+
     def _record(self) -> None:
         seconds = perf_counter() - self.started
         self.history.append((0, seconds, self.epoch, self.primal, self.dual, self.gap, self.active))
@@ -126,16 +132,20 @@ class Run:
         if not self.certified:
             self.check()
         if self.epoch > 0 and not self.converged:
-            if self.best_alpha is None:  # overflow: no certificate was ever finite
-                self.alpha = self.problem.zero_alpha()
-                self.check()
-            elif not self.gap <= self.best_gap:
+            if self.best_alpha is not None and not self.gap <= self.best_gap:
                 self.alpha = self.best_alpha
                 self.check()
+            if not np.isfinite(self.gap):  # overflow: no certificate was ever finite
+                self._start_over()
             scale = self.problem.best_scale(self.candidates, self.alpha, self.slack, self.w)
             if scale < 1.0:
                 self.alpha *= scale
                 self.check()
+        if not np.isfinite(self.gap):  # of weights that are 0
+            raise ValueError(
+                "X has NaN or infinity that it did not have when training began. It must not "
+                "change meanwhile: train on a copy."
+            )
         return Result(
             w=self.w,
             alpha=self.alpha,

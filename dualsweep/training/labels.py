@@ -66,8 +66,8 @@ def row_costs(C: float, class_weight: Any, classes: Any, codes: Any, sample_weig
                 f"classes are {classes.tolist()}."
             )
         per_class = np.array([class_weight.get(label, 1.0) for label in classes.tolist()])
-    if per_class.min() < 0:
-        raise ValueError(f"class_weight must not be negative, but is {class_weight!r}.")
+    if not (per_class >= 0).all():
+        raise ValueError(f"class_weight must not be negative or NaN, but is {class_weight!r}.")
     with np.errstate(over="ignore", under="ignore"):
         cost = C * weight * per_class[codes]
         whole = cost.sum() * len(classes)
@@ -76,5 +76,24 @@ def row_costs(C: float, class_weight: Any, classes: Any, codes: Any, sample_weig
             f"The costs C * sample_weight * class_weight are too large: C is {C:g}, the largest "
             f"cost {cost.max():g}, and their sum overflows. Use smaller numbers."
         )
-    cost[cost < LEAST_COST] = 0.0
+    small = cost < LEAST_COST
+    if small.any():
+        cost[small] = 0.0
+        _refuse_vanished(classes, codes, per_class, cost)
     return cost
+
+
+def _refuse_vanished(classes: Any, codes: Any, per_class: Any, cost: Any) -> None:
+    """Raise ValueError if a class that has weight has no costs, or none has."""
+    costs = np.bincount(codes[codes >= 0], cost[codes >= 0], minlength=len(classes))
+    vanished = classes[(costs == 0.0) & (per_class > 0.0)]
+    if not costs.any():
+        what = "are all"
+    elif len(vanished):
+        what = f"of class {vanished[0]} are"
+    else:
+        return
+    raise ValueError(
+        f"The costs C * sample_weight * class_weight {what} below {LEAST_COST:g}, which is too "
+        "small to compute with. Use larger numbers."
+    )
