@@ -38,7 +38,7 @@ from .kernels.newton_multiclass import (
     slope_multiclass,
     whole_gram,
 )
-from .problem import AnyProblem, MulticlassProblem, Problem
+from .problem import AnyProblem, MulticlassProblem, Problem, relative
 from .rows import n_stored
 from .run import Run
 
@@ -124,7 +124,7 @@ def _newton(run: Run, step: _Steps) -> None:
         if not step.move():
             break
         run.n_newton += 1
-        run.tick(step.gap / step.primal, step.w)
+        run.tick(relative(step.gap, step.primal), step.w)
         if run.epoch >= run.max_iter:
             break
     step.measure()

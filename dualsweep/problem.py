@@ -22,6 +22,7 @@ __all__ = [
     "Problem",
     "Progress",
     "Result",
+    "relative",
 ]
 
 # A dual variable this close to its bound, relative to it, is there but for rounding.
@@ -358,4 +359,11 @@ class Result:
     @property
     def relative_gap(self) -> float:
         """Gap relative to the primal objective."""
-        return self.gap / self.primal if self.primal != 0.0 else 0.0
+        return relative(self.gap, self.primal)
+
+
+def relative(gap: float, primal: float) -> float:
+    """Return the gap relative to the primal; of no gap 0, of no primal infinity."""
+    if gap <= 0.0:
+        return 0.0
+    return gap / primal if primal > 0.0 else np.inf

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .momentum import Momentum
-from .problem import AnyProblem
+from .problem import AnyProblem, relative
 from .rows import n_stored
 from .run import Run
 from .schedules import Schedule
@@ -96,7 +96,7 @@ def _plain_sweeps(
         dual += gain
         seen_before, seen = seen, float(shares.sum())
         estimate = correction * gap_left(seen, seen_before)
-        relative_gap = estimate / (dual + estimate)
+        relative_gap = relative(estimate, dual + estimate)
         run.tick(relative_gap, w)
         gaps.append(relative_gap)
 
@@ -151,7 +151,7 @@ def _hurried_sweeps(
         visits += done
         seen_before, seen = seen, float(shares.sum())
         dual, gap = momentum.observe(w, gain, gap_left(seen, seen_before))
-        relative_gap = gap / (dual + gap)
+        relative_gap = relative(gap, dual + gap)
         run.tick(relative_gap, w)
         leave = give_up(relative_gap)
         arrived = relative_gap <= enough * run.tol

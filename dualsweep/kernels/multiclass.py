@@ -42,9 +42,11 @@ from ..rows import (
 from ..subproblems.crammer_singer import crammer_singer_level
 from ..subproblems.weston_watkins import weston_watkins_level
 from .binary import HEAD_AHEAD, ROW_AHEAD, TINY
-from .certificate import SLACK_ROUNDING
+from .certificate import SLACK_ROUNDING, drift_share
 
 __all__ = ["certify_multiclass", "sweep_multiclass", "weights_multiclass"]
+
+SQRT_2 = float(np.sqrt(2.0))
 
 
 @jit
@@ -118,8 +120,8 @@ def sweep_multiclass(
             above = block_step(beta, t, b, few, upper, q, new, sorted_v)
             if least <= above <= most:
                 break  # no others have to move
-        linear, square, change = _steps(t, b, few, new, step)
-        if square > 0.0:
+        moved, linear, square, change = _steps(t, b, few, new, step)
+        if moved:
             if not store_duals(beta, i, classes, new, few):
                 return total_gain, r
             gains[r] = max(linear - 0.5 * q * (square + change * change), TINY)
@@ -217,16 +219,20 @@ def _block_step(
 
 
 @jit_sums
-def _steps(t: Any, b: Any, k: int, new: Any, step: Any) -> tuple[float, float, float]:
-    """Fill ``step = b - new``; return ``d.t``, ``d.d`` and ``sum d`` for ``d = new - b``."""
-    linear, square, change = 0.0, 0.0, 0.0
+def _steps(t: Any, b: Any, k: int, new: Any, step: Any) -> tuple[bool, float, float, float]:
+    """Fill ``step = b - new``; return ``d.t``, ``d.d`` and ``sum d`` for ``d = new - b``.
+
+    And before those whether any d is not 0: ``d.d`` may underflow.
+    """
+    moved, linear, square, change = False, 0.0, 0.0, 0.0
     for m in range(k):
         d = new[m] - b[m]
+        moved |= d != 0.0
         step[m] = -d
         linear += d * t[m]
         square += d * d
         change += d
-    return linear, square, change
+    return moved, linear, square, change
 
 
 @jit
@@ -333,15 +339,17 @@ def certify_multiclass(
         for m in range(W.shape[1]):
             regulariser += W[j, m] * W[j, m]
     length = np.sqrt(2.0 * regulariser)
-    losses, gap = 0.0, 0.0
+    losses, gap, summed = 0.0, 0.0, 0.0
     for r in range(candidates.shape[0]):
         i = candidates[r]
         load_duals(beta, i, b)
         row_scores(rows, i, W, t)
         _violations(t, y[i])
         firm[r] = _firmness(t, b, y[i], cost[i], joint)
-        error = SLACK_ROUNDING * (1.0 + length * np.sqrt(sqnorm[i]))
-        loss, product, _ = _losses(t, b, joint)
+        norm = np.sqrt(sqnorm[i])
+        error = SLACK_ROUNDING * (1.0 + length * norm)
+        loss, product, total = _losses(t, b, joint)
+        summed += SQRT_2 * total * norm  # at least the length of what the row adds to W
         losses += cost[i] * loss
         gap += max(cost[i] * loss - product, 0.0) + cost[i] * _rounding(t, b, error, joint)
-    return 0.5 * regulariser + losses, gap
+    return 0.5 * regulariser + losses, gap + drift_share(summed, candidates.shape[0])

@@ -132,9 +132,7 @@ def slope_multiclass(
 
 
 @jit_inline
-def _free_classes(
-    u: Any, label: int, cost: float, joint: bool, classes: Any
-) -> tuple[int, bool]:
+def _free_classes(u: Any, label: int, cost: float, joint: bool, classes: Any) -> tuple[int, bool]:
     """Fill in the classes whose dual variables are free.
 
     Returns how many, and whether the sum of the dual variables is at its bound.
