@@ -15,9 +15,11 @@ def count_threads(n_jobs: int | None) -> int:
     """Return how many threads to use, by joblib's rules; see `LinearSVC`."""
     if n_jobs == 1:
         return 1
-    from joblib import effective_n_jobs  # takes a while
+    from joblib.parallel import get_active_backend  # takes a while
 
-    return int(effective_n_jobs(n_jobs))
+    # Not `joblib.effective_n_jobs`: it counts processes, of which a daemon may have none.
+    backend, default = get_active_backend(prefer="threads")
+    return int(backend.effective_n_jobs(default if n_jobs is None else n_jobs))
 
 
 @contextmanager

@@ -16,19 +16,23 @@ __all__ = ["Bars", "FitCallbacks", "announce_compilation"]
 @contextmanager
 def announce_compilation(show: bool) -> Iterator[None]:
     """Say once, should a kernel have to be compiled inside the ``with`` block, that it is."""
+    said = False
 
     def say() -> None:
-        from rich.console import Console
+        nonlocal said
+        if not said:
+            said = True
+            from rich.console import Console
 
-        on_compilation.clear()
-        Console().print("Compiling kernels for this kind of data, once per machine ...")
+            Console().print("Compiling kernels for this kind of data, once per machine ...")
 
     if show:
         on_compilation.append(say)
     try:
         yield
     finally:
-        on_compilation.clear()
+        if show:
+            on_compilation.remove(say)
 
 
 class Bars:
