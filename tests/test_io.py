@@ -273,11 +273,11 @@ def test_an_existing_file_is_kept_unless_forced(path, model):
 def test_a_failed_write_leaves_the_old_file_and_no_debris(path, model, monkeypatch):
     path.write_text("precious")
 
-    def fail(file, **arrays):
+    def fail(file, *array, **options):
         file.write(b"half of it")
         raise OSError("disk full")
 
-    monkeypatch.setattr(np, "savez", fail)
+    monkeypatch.setattr(np.lib.format, "write_array", fail)
     with pytest.raises(OSError, match="disk full"):
         save_model(model, path, force=True)
     assert path.read_text() == "precious"

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tracemalloc
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -285,7 +286,7 @@ def test_a_killed_conversion_leaves_no_store_that_opens(path, text):
         pass
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    left = path.parent / f".store.{process.pid}.tmp"
+    [left] = path.parent.glob(".dualsweep.*.tmp")
     assert names(path.parent) == [left.name, "data.svm"]
     assert any(name.endswith(".npy") for name in names(left))
     for folder in (path, left):
@@ -296,6 +297,24 @@ def test_a_killed_conversion_leaves_no_store_that_opens(path, text):
 
 
 # ------------------------------------------------------------------------------------ damage
+
+
+def change_header(folder, change):
+    """Change a header, and its checksum with it."""
+    file = folder / "header.json"
+    header = json.loads(file.read_text())
+    change(header)
+    header.pop("crc32")
+    header["crc32"] = crc32(json.dumps(header, sort_keys=True).encode())
+    file.write_text(json.dumps(header))
+
+
+def forge(folder, name, content):
+    """Change a file, and its checksum with it."""
+    (folder / f"{name}.npy").write_bytes(content)
+    block, array = name.split(".")
+    facts = {"bytes": len(content), "crc32": crc32(content)}
+    change_header(folder, lambda header: header["blocks"][int(block)].update({array: facts}))
 
 
 @pytest.fixture
@@ -332,15 +351,14 @@ def test_every_changed_byte_is_found(damaged, name, place):
 
 @pytest.mark.parametrize("name", store.ARRAYS)
 def test_a_file_that_is_no_array_of_the_right_shape(damaged, name):
-    file = damaged / f"000001.{name}.npy"
-    content = file.read_bytes()
-    file.write_bytes(b"x" * len(content))
-    with pytest.raises(ValueError, match=rf"000001\.{name}\.npy is no array"):
+    content = (damaged / f"000001.{name}.npy").read_bytes()
+    forge(damaged, f"000001.{name}", b"x" * len(content))
+    with pytest.raises(ValueError, match=rf"000001\.{name}\.npy: an array starts with something"):
         open_store(damaged).block(1)
     shape = content[: content.index(b"\n")].split(b"(")[1].split(b",")[0]
     other = b"%d" % (int(shape) - 1)
-    file.write_bytes(content.replace(b"(" + shape + b",", b"(" + other + b",", 1))
-    with pytest.raises(ValueError, match=rf"000001\.{name}\.npy has shape"):
+    forge(damaged, f"000001.{name}", content.replace(b"(" + shape + b",", b"(" + other + b",", 1))
+    with pytest.raises(ValueError, match=rf"000001\.{name}\.npy: it has shape \({other.decode()},"):
         open_store(damaged).block(1)
 
 
@@ -361,10 +379,7 @@ def test_a_file_that_is_no_array_of_the_right_shape(damaged, name):
     ],
 )
 def test_headers(damaged, change, message):
-    file = damaged / "header.json"
-    header = json.loads(file.read_text())
-    change(header)
-    file.write_text(json.dumps(header))
+    change_header(damaged, change)
     with pytest.raises(ValueError, match=message):
         open_store(damaged)
 

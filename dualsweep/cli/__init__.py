@@ -50,7 +50,8 @@ def main(
 
     [bold]Exit codes[/bold]: 0 all is well; 1 not converged, or a check failed; 2 bad input or bad
     options; 130 interrupted by Ctrl-C. What is written appears complete or not at all, and replaces
-    nothing without --force.
+    nothing without --force, and with it only files and stores: links are followed, and devices,
+    pipes and other directories refused.
 
     [bold]Examples[/bold]
 

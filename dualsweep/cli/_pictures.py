@@ -7,8 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from ..io._files import atomic_file
-from ._shell import check_output
+from ..io._files import atomic_file, check_target
 
 __all__ = ["Plot", "check_picture", "new_figure", "save_picture"]
 
@@ -32,7 +31,7 @@ def new_figure(width: float, height: float) -> Any:
 
 def check_picture(path: Path, force: bool) -> None:
     """Find out before the work, not after it, that a picture cannot be written."""
-    check_output(path, force)
+    check_target(path, force=force)
     known = new_figure(1, 1).canvas.get_supported_filetypes()
     if _format(path) not in known:
         raise ValueError(f"--plot must end in one of .{', .'.join(sorted(known))}, but is {path}.")

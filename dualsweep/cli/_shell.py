@@ -60,7 +60,6 @@ __all__ = [
     "Tol",
     "TrainJobs",
     "ZeroBased",
-    "check_output",
     "check_parameters",
     "first_column",
     "in_options",
@@ -220,6 +219,7 @@ class Shell:
         self.console = Console(quiet=not self.talks, highlight=False)
         self.facts: dict[str, Any] = {}
         self.code = 0  # to end with
+        self.written: list[str] = []
 
     def __enter__(self) -> Shell:
         return self
@@ -227,7 +227,7 @@ class Shell:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """End the command; what users can run into is one line and an exit code."""
         if isinstance(error, KeyboardInterrupt):
-            self.say("Interrupted; nothing is written.")
+            self.say(f"Interrupted; {', '.join(self.written) or 'nothing'} is written.")
             self.code = INTERRUPTED
         elif isinstance(error, OSError | ValueError | ImportError | MemoryError):
             message = in_options(str(error).partition("\n")[0]) or type(error).__name__
@@ -240,6 +240,11 @@ class Shell:
             typer.echo(jsonlib.dumps(_plain(self.facts)))
         if self.code:
             raise typer.Exit(self.code) from None
+
+    def wrote(self, what: str, path: Path) -> None:
+        """Note what has been written, for scripts and for people who interrupt."""
+        self.facts[what] = str(path)
+        self.written.append(str(path))
 
     def say(self, text: str) -> None:
         """Tell people on stderr, on one line."""
@@ -328,14 +333,6 @@ def first_column(zero_based: bool | None) -> bool | str:
     return "auto" if zero_based is None else zero_based
 
 
-def check_output(path: Path, force: bool) -> None:
-    """Find out before the work, not after it, that something cannot be written."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"There is no directory {path.parent} to write {path.name} to.")
-    if path.exists() and not force:
-        raise FileExistsError(f"{path} exists already; choose another name or --force.")
-
-
 def check_parameters(model: LinearSVC | LinearSVCCV) -> None:
     """Find out before anything is read that an option has a value it cannot have."""
     try:
@@ -370,7 +367,7 @@ def in_options(message: str) -> str:
         message = re.sub(rf"(?<![\w./-]){name}=[\"']?([\w.+-]+)[\"']?", rf"{option} \1", message)
         if "_" in name or name in ("Cs", "tol"):  # others are words too
             message = re.sub(rf"(?<![\w./-]){name}(?![\w/-]|\.\w)", option, message)
-    return message.replace("only with force", "only with --force")
+    return message.replace("another name or force.", "another name or --force.")
 
 
 def _plain(value: Any) -> Any:

@@ -101,7 +101,7 @@ def compare(
         shell.facts["seconds"] = perf_counter() - started
         if plot is not None:
             save_picture(_draw(result), plot, force)
-            shell.facts["picture"] = str(plot)
+            shell.wrote("picture", plot)
         _report(shell, result)
         if plot is not None:
             shell.tell(f"Picture written to {plot}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from ..io._files import check_target
 from ..io.liblinear import integer_classes
 from ._pictures import Plot, check_picture, new_figure, save_picture
 from ._shell import (
@@ -30,7 +31,6 @@ from ._shell import (
     Tol,
     TrainJobs,
     ZeroBased,
-    check_output,
     check_parameters,
     parse_costs,
 )
@@ -148,7 +148,7 @@ def cv(
 
     with Shell(json, quiet) as shell:
         if output is not None:
-            check_output(path, force)
+            check_target(path, force=force)
         if plot is not None:
             check_picture(plot, force)
         X, y = shell.load(file, zero_based=zero_based, n_jobs=n_jobs)
@@ -160,10 +160,11 @@ def cv(
         seconds = perf_counter() - started
         if output is not None:
             WRITERS[model_format](model, path, force=force)
-            shell.facts |= {"model": str(path), "format": model_format}
+            shell.wrote("model", path)
+            shell.facts["format"] = model_format
         if plot is not None:
             save_picture(_draw(model), plot, force)
-            shell.facts["picture"] = str(plot)
+            shell.wrote("picture", plot)
 
         _report(shell, model)
         shell.show(

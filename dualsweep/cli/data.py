@@ -16,6 +16,7 @@ import typer
 from ..io import Store, convert_svmlight, load_data, load_model, open_store, write_store
 from ..io.liblinear import MAGIC
 from ..io.model import CERTIFICATE
+from ..io.store import check_new_store
 from ..io.svmlight import Block, iter_svmlight
 from ._shell import (
     FAILED,
@@ -26,7 +27,6 @@ from ._shell import (
     Quiet,
     Shell,
     ZeroBased,
-    check_output,
     first_column,
 )
 
@@ -51,7 +51,8 @@ def convert(
     """Write data to a store: a directory of blocks of rows that are mapped into memory.
 
     Text is read in one pass, in memory for two blocks. If the conversion is killed there is no
-    store, but a directory .STORE.PID.tmp that can be deleted.
+    store, but a directory .dualsweep.*.tmp that can be deleted. --force replaces a store, but no
+    directory that has anything else in it.
 
     [bold]Examples[/bold]
 
@@ -60,7 +61,7 @@ def convert(
     dualsweep convert webspam.svm webspam.store --block-size 256
     """
     with Shell(json, quiet) as shell:
-        check_output(store, force)
+        check_new_store(store, force=force)
         started = perf_counter()
         block_bytes = block_size * MEGABYTE
         kind, size = _kind(file), _size(file)
@@ -78,6 +79,7 @@ def convert(
                 )
         else:
             written = write_store(store, *load_data(file), block_bytes=block_bytes, force=force)
+        shell.written.append(str(store))
         seconds = perf_counter() - started
         shell.show(str(store), {**_of_store(written), "seconds": seconds})
         shell.tell(f"{size / 1e6:.1f} MB in {seconds:.2f} s, {size / seconds / 1e6:.0f} MB/s")
@@ -108,7 +110,7 @@ def info(
             raise typer.BadParameter(f"--verify is for stores, but {path} is none.")
         if kind == "store":
             store = open_store(path)
-            facts = _of_store(store) | _of_labels(_count(store.y))
+            facts = _of_store(store)
             if verify:
                 try:
                     with shell.progress(f"Verifying {path}", store.n_bytes) as watch:
@@ -117,6 +119,8 @@ def info(
                     shell.say(f"Error: {error}")
                     shell.code = FAILED
                 facts["verified"] = shell.code == 0
+            if shell.code == 0:
+                facts |= _of_labels(_count(store.y))
         elif kind == "model":
             facts = _of_model(path)
         elif kind == "svmlight":

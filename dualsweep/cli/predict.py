@@ -10,9 +10,9 @@ import numpy as np
 import typer
 
 from ..io import load_model
-from ..io._files import atomic_file
+from ..io._files import atomic_file, check_target
 from ..io.data import check_width
-from ._shell import Force, Json, NJobs, Shell, ZeroBased, check_output
+from ._shell import Force, Json, NJobs, Shell, ZeroBased
 
 __all__ = ["predict"]
 
@@ -27,7 +27,9 @@ def predict(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Where to write the labels.", show_default="stdout"),
+        typer.Option(
+            "--output", "-o", help="Where to write the labels: a file.", show_default="stdout"
+        ),
     ] = None,
     force: Force = False,
     n_jobs: NJobs = -1,
@@ -49,7 +51,7 @@ def predict(
     """
     with Shell(json, quiet=True) as shell:
         if output is not None:
-            check_output(output, force)
+            check_target(output, force=force)
         model = load_model(model_file)
         if file.is_dir():  # however large it is: a block at a time
             store = shell.open(file)
@@ -68,7 +70,7 @@ def predict(
         if output is not None:
             with atomic_file(output, force=force) as target:
                 target.write(lines.encode())
-            shell.facts["output"] = str(output)
+            shell.wrote("output", output)
         elif json:
             shell.facts["labels"] = predicted.tolist()
         else:

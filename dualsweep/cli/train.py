@@ -10,6 +10,7 @@ import numpy as np
 import typer
 
 from ..io import Store, save_liblinear, save_model
+from ..io._files import check_target
 from ..io.liblinear import integer_classes
 from ..training import PlainSVC
 from ..training.blocks import load_if_it_fits
@@ -34,7 +35,6 @@ from ._shell import (
     Tol,
     TrainJobs,
     ZeroBased,
-    check_output,
     positive,
 )
 
@@ -140,7 +140,7 @@ def train(
         raise typer.BadParameter("--checkpoint is of use with --memory-limit only.")
 
     with Shell(json, quiet) as shell:
-        check_output(path, force)
+        check_target(path, force=force)  # rather now than after the work
         X, y = (
             shell.load(file, zero_based=zero_based, n_jobs=n_jobs)
             if memory_limit is None
@@ -159,9 +159,10 @@ def train(
             interrupted = True
         seconds = perf_counter() - started
         WRITERS[model_format](model, path, force=force)
+        shell.wrote("model", path)
 
         shell.show("Certificate", certificate(model) | {"seconds": seconds})
-        shell.facts |= {"model": str(path), "format": model_format, "interrupted": interrupted}
+        shell.facts |= {"format": model_format, "interrupted": interrupted}
         shell.tell(f"Model written to {path}")
         if interrupted:
             shell.say(f"Interrupted. {_shortfall(model)}")

@@ -2,37 +2,114 @@
 
 from __future__ import annotations
 
+import errno
+import math
 import zipfile
-import zlib
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from ._files import atomic_file
+from ._checks import check_characters
+from ._files import atomic_file, naming
 
-__all__ = ["plain", "read_arrays", "write_arrays"]
+__all__ = ["plain", "read_arrays", "read_npy_header", "write_arrays"]
+
+PIECE = 1 << 20  # bytes to read at a time
+MOST_DEFLATED = 1032  # bytes that deflate makes of one at most
 
 
-def read_arrays(path: Path) -> dict[str, Any]:
-    """Return the arrays in a file by name; ValueError if it is no such file or damaged."""
+def read_arrays(path: Path, *, compressed: bool = False) -> dict[str, Any]:
+    """Return the arrays in a file by name; ValueError if it is no such file or damaged.
+
+    Whatever the file says, reading takes no more memory than the file has bytes; if arrays may be
+    `compressed`, than they can make. What is not called .npy is left alone.
+    """
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}.")
+    if not path.is_file():
+        raise ValueError(f"{path} is not an .npz file: it is not a regular file.")
     try:
-        with path.open("rb") as stream:  # np.load leaves it open if the zip is damaged
-            if not zipfile.is_zipfile(stream):
-                raise ValueError("no zip archive")
-            stream.seek(0)
-            with np.load(stream, allow_pickle=False) as file:
-                return {name: file[name] for name in file.files}
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} is not an .npz file, or is damaged ({error}).") from error
+        with naming(path), path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            members = [item for item in archive.infolist() if item.filename.endswith(".npy")]
+            _check_sizes(members, path.stat().st_size, compressed)
+            names = [item.filename.removesuffix(".npy") for item in members]
+            if len(set(names)) < len(names):
+                raise ValueError("an array is there twice")
+            return {
+                name: _read_array(archive, item) for name, item in zip(names, members, strict=True)
+            }
+    except Exception as error:  # what damaged bytes raise in zipfile and NumPy is beyond listing
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # a seek to nowhere
+            raise
+        raise ValueError(f"{path} is not an .npz file, or is damaged ({_said(error)}).") from error
+
+
+def _check_sizes(members: list[zipfile.ZipInfo], size: int, compressed: bool) -> None:
+    """Raise ValueError if a file of this size cannot hold what it says it does."""
+    if sum(item.compress_size for item in members) > size:
+        raise ValueError("its parts are larger than the whole")
+    for item in members:
+        if item.compress_type == zipfile.ZIP_STORED:
+            most = item.compress_size
+        elif item.compress_type == zipfile.ZIP_DEFLATED and compressed:
+            most = MOST_DEFLATED * item.compress_size
+        else:
+            raise ValueError(f"{item.filename} is compressed in a way that is not read")
+        if item.file_size > most:
+            raise ValueError(f"{item.filename} claims {item.file_size:,} bytes")
+
+
+def _read_array(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> Any:
+    stream: Any
+    with archive.open(item) as stream:
+        shape, by_columns, dtype = read_npy_header(stream)
+        size = math.prod(shape) * dtype.itemsize
+        if stream.tell() + size != item.file_size:
+            raise ValueError(f"{item.filename} is {dtype} {shape} in {item.file_size} bytes")
+        memory = np.empty(size, np.uint8)
+        done = 0
+        while done < size:
+            n = stream.readinto(memory.data[done : done + PIECE])
+            if n == 0:
+                raise EOFError(f"{item.filename} is cut short")
+            done += n
+        stream.read(1)  # none; this compares with the checksum if nothing has yet
+    array = np.ndarray(shape, dtype, memory, order="F" if by_columns else "C")
+    check_characters(array)
+    return array.astype(dtype.newbyteorder("="), copy=False)
+
+
+def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
+    """Return shape, whether columns come first, and type of an array that is read from next."""
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }[version]
+        shape, by_columns, dtype = read(stream)
+    except OSError:
+        raise
+    except Exception as error:  # NumPy evaluates it as a Python expression
+        raise ValueError(f"an array starts with something else ({_said(error)})") from error
+    if min(shape, default=0) < 0:
+        raise ValueError(f"an array has the shape {shape}")
+    if dtype.hasobject:
+        raise ValueError("an array is of Python objects, which are not read")
+    return shape, by_columns, dtype
+
+
+def _said(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def write_arrays(path: Path, arrays: dict[str, Any], *, force: bool) -> None:
     """Write arrays to a file that appears complete or not at all."""
-    with atomic_file(path, force=force) as file:
-        np.savez(file, allow_pickle=False, **arrays)
+    with atomic_file(path, force=force) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, np.asanyarray(array), allow_pickle=False)
 
 
 def plain(labels: Any) -> Any:
