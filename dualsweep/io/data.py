@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ._checks import check_indices, check_indptr, is_count
 from ._npz import read_arrays
 from .store import open_store
 from .svmlight import load_svmlight
@@ -90,7 +91,7 @@ def _load_svmlight(path: Path, n_features: int | None, **options: Any) -> tuple[
 
 
 def _load_npz(path: Path, n_features: int | None, labelled: bool) -> tuple[Any, Any]:
-    arrays = read_arrays(path)
+    arrays = read_arrays(path, compressed=True)
     dense = "X" in arrays
     needed = (("X",) if dense else CSR) + (("y",) if labelled else ())
     missing = [name for name in needed if name not in arrays]
@@ -116,14 +117,16 @@ def check_width(path: Path, X: Any, n_features: int | None) -> None:
 
 
 def _csr(path: Path, arrays: dict[str, Any]) -> sp.csr_array:
-    layout = arrays.get("format", np.bytes_(b"csr")).item()  # scipy.sparse.save_npz tells
-    if layout not in (b"csr", "csr"):
-        raise ValueError(f"{path} has the sparse format {layout!r}; it has to be csr.")
+    layout = arrays.get("format", np.bytes_(b"csr"))  # scipy.sparse.save_npz tells
+    if layout.size != 1 or layout.item() not in (b"csr", "csr"):
+        raise ValueError(f"{path} has the sparse format {layout!s:.20}; it has to be csr.")
+    data, indices, indptr, shape = (arrays[name] for name in CSR)
     try:
-        X = sp.csr_array(
-            (arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(arrays["shape"])
-        )
-        X.check_format(full_check=True)
+        if shape.ndim != 1 or len(shape) != 2 or not all(map(is_count, shape.tolist())):
+            raise ValueError(f"shape is {shape!s:.50}")
+        n_rows, n_columns = shape.tolist()
+        check_indptr(indptr, n_rows, len(data))
+        check_indices(indices, n_columns)
+        return sp.csr_array((data, indices, indptr), shape=(n_rows, n_columns))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path} has arrays that make no CSR matrix ({error}).") from error
-    return X

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ._files import atomic_file
+from ._checks import check_weights
+from ._files import atomic_file, naming
 
 if TYPE_CHECKING:
     from ..estimators import LinearSVC
@@ -27,6 +29,8 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     JOINT: {"multi_class": "crammer_singer"},
 }
 INT32 = np.iinfo(np.int32)
+HEADER = ("solver_type", "nr_class", "label", "nr_feature", "bias")
+LONGEST_LINE = 1 << 24  # of the header: labels of more than a million classes
 
 
 def save_liblinear(model: PlainSVC, path: str | Path, *, force: bool = False) -> None:
@@ -130,66 +134,87 @@ def load_liblinear(path: str | Path) -> LinearSVC:
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}.")
+    if not path.is_file():
+        raise ValueError(f"{path} is not a model of LIBLINEAR: it is not a regular file.")
     solver_type, labels, n_features, bias, weights = _read(path)
     order = np.argsort(labels)
-    if len(weights) == 1:  # speaks for the first label, and shall for the larger
-        weights = weights if labels[0] > labels[1] else -weights
-    else:
-        weights = weights[order]
-        if len(weights) == 2:
-            weights = weights[1:] - weights[:1]
     has_bias = bias > 0
+    with np.errstate(over="ignore"):
+        if len(weights) == 1:  # speaks for the first label, and shall for the larger
+            weights = weights if labels[0] > labels[1] else -weights
+        else:
+            weights = weights[order]
+            if len(weights) == 2:
+                weights = weights[1:] - weights[:1]
+        intercept = bias * weights[:, -1] if has_bias else np.zeros(len(weights))
+    coef = np.ascontiguousarray(weights[:, :n_features])
+    try:
+        check_weights(coef, intercept, labels[order])
+    except ValueError as error:
+        raise _damaged(path, error) from error
     model = LinearSVC(
         **PARAMETERS[solver_type],
         fit_intercept=has_bias,
         intercept_scaling=bias if has_bias else 1.0,
     )
-    model.classes_ = labels[order]
-    model.coef_ = np.ascontiguousarray(weights[:, :n_features])
-    model.intercept_ = bias * weights[:, -1] if has_bias else np.zeros(len(weights))
+    model.classes_, model.coef_, model.intercept_ = labels[order], coef, intercept
     model.n_features_in_ = n_features
     return model
 
 
+def _damaged(path: Path, why: object) -> ValueError:
+    return ValueError(f"{path} is a damaged model of LIBLINEAR: {str(why)[:200]}.")
+
+
 def _read(path: Path) -> tuple[str, Any, int, float, Any]:
     """Return solver type, labels, number of features, bias and the rows of weights."""
-    header: dict[str, list[bytes]] = {}
-    with path.open("rb") as file:
+    with naming(path), path.open("rb") as file:
         if file.peek(len(MAGIC))[: len(MAGIC)] != MAGIC:
             raise ValueError(
                 f"{path} is not a model of LIBLINEAR: it has to start with solver_type."
             )
-        for line in file:
-            name, *values = line.split() or [b""]
-            if name == b"w":
-                break
-            header[name.decode(errors="replace")] = values
-        tokens = file.read().split()
-    try:
-        solver_type = header["solver_type"][0].decode(errors="replace")
-        labels = np.array([int(label) for label in header["label"]], dtype=np.int64)
-        (n_classes,), (n_features,) = (
-            map(int, header[name]) for name in ("nr_class", "nr_feature")
-        )
-        (bias,) = map(float, header["bias"])
-        weights = np.fromiter(map(float, tokens), np.float64, len(tokens))
-    except (KeyError, IndexError, ValueError, OverflowError) as error:
-        raise ValueError(f"{path} is a damaged model of LIBLINEAR ({error!r}).") from error
+        try:
+            header = _read_header(file)
+            (solver_type,) = (name.decode(errors="replace") for name in header["solver_type"])
+            labels = np.array([int(label) for label in header["label"]], dtype=np.int64)
+            (n_classes,), (n_features,) = (
+                map(int, header[name]) for name in ("nr_class", "nr_feature")
+            )
+            (bias,) = map(float, header["bias"])
+            tokens = chain.from_iterable(map(bytes.split, file))  # of which there may be millions
+            weights = np.fromiter(map(float, tokens), np.float64)
+        except (ValueError, OverflowError) as error:
+            raise _damaged(path, error) from error
     if solver_type not in PARAMETERS:
         raise ValueError(
             f"{path} has a model of type {solver_type}; dualsweep reads {', '.join(PARAMETERS)}."
         )
     n_rows = 1 if n_classes == 2 and solver_type != JOINT else n_classes
     n_columns = n_features + (bias >= 0)
-    problem = ""
     if n_classes < 2 or n_features < 0:
-        problem = f"nr_class is {n_classes}, nr_feature is {n_features}"
-    elif len(labels) != n_classes or len(set(labels.tolist())) != n_classes:
-        problem = f"nr_class is {n_classes}, label is {labels.tolist()}"
-    elif len(weights) != n_rows * n_columns:
-        problem = f"it has {len(weights)} weights instead of {n_rows * n_columns}"
-    elif not (np.isfinite(weights).all() and np.isfinite(bias)):
-        problem = "not all weights are finite"
-    if problem:
-        raise ValueError(f"{path} is a damaged model of LIBLINEAR: {problem}.")
+        raise _damaged(path, f"nr_class is {n_classes}, nr_feature is {n_features}")
+    if len(labels) != n_classes or len(np.unique(labels)) != n_classes:
+        raise _damaged(path, f"nr_class is {n_classes}, label is {labels[:20].tolist()}")
+    if len(weights) != n_rows * n_columns:
+        raise _damaged(path, f"it has {len(weights)} weights instead of {n_rows * n_columns}")
+    if not (np.isfinite(weights).all() and np.isfinite(bias)):
+        raise _damaged(path, "not all weights are finite")
     return solver_type, labels, n_features, bias, weights.reshape(n_columns, n_rows).T
+
+
+def _read_header(file: IO[bytes]) -> dict[str, list[bytes]]:
+    """Return what stands before the weights, by name."""
+    header: dict[str, list[bytes]] = {}
+    while line := file.readline(LONGEST_LINE):
+        name, *values = line.split() or [b""]
+        if name == b"w":
+            break
+        known = name.decode(errors="replace")
+        if name and (known not in HEADER or known in header or not line.endswith(b"\n")):
+            raise ValueError(f"{known[:20]} where one of {', '.join(HEADER)} or w is expected")
+        if name:
+            header[known] = values
+    missing = [name for name in HEADER if name not in header]
+    if missing:
+        raise ValueError(f"it lacks {', '.join(missing)}")
+    return header

@@ -10,6 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..problem import HISTORY_DTYPE
+from ._checks import (
+    check_indices,
+    check_indptr,
+    check_weights,
+    is_count,
+    is_number,
+    parse_object,
+)
 from ._npz import plain, read_arrays, write_arrays
 from .liblinear import MAGIC, load_liblinear
 
@@ -21,7 +30,9 @@ __all__ = ["load_model", "save_model"]
 
 FORMAT = 1
 
+ESTIMATOR = "LinearSVC"
 ARRAYS = ("coef", "intercept", "classes", "header")
+DUALS = ("dual_data", "dual_indices", "dual_indptr", "n_samples")
 CERTIFICATE = (
     "primal_objective_",
     "dual_objective_",
@@ -73,7 +84,7 @@ def save_model(model: PlainSVC | LinearSVCCV, path: str | Path, *, force: bool =
         params["class_weight"] = list(params["class_weight"].items())
     header = {
         "format": FORMAT,
-        "estimator": "LinearSVC",
+        "estimator": ESTIMATOR,
         "params": params,
         "certificate": {n: getattr(svc, n) for n in CERTIFICATE if hasattr(svc, n)},
     }
@@ -110,9 +121,13 @@ def load_model(path: str | Path) -> LinearSVC:
     -------
     LinearSVC
         A fitted model, with its dual variables, certificate and history if it was saved with them.
-    """
-    from ..estimators import LinearSVC  # not needed to write
 
+    Raises
+    ------
+    ValueError
+        If there is no model in the file, or anything in it is not as `save_model` writes it. What
+        the certificate says is not checked, which takes the data: see `dualsweep.certify`.
+    """
     path = Path(path)
     if path.is_file():
         with path.open("rb") as file:
@@ -123,35 +138,116 @@ def load_model(path: str | Path) -> LinearSVC:
     if missing:
         raise ValueError(
             f"{path} is not a model of dualsweep: it lacks {', '.join(missing)}; it has "
-            f"{', '.join(arrays) or 'no arrays'}."
+            f"{', '.join(list(arrays)[:20]) or 'no arrays'}."
         )
-    header = json.loads(str(arrays["header"]))
-    if header["format"] > FORMAT:
-        raise ValueError(
-            f"{path} has model format {header['format']}, but this version of dualsweep reads up "
-            f"to {FORMAT}. Update dualsweep."
-        )
-    params = header["params"]
-    if isinstance(params["class_weight"], list):
-        params["class_weight"] = dict(params["class_weight"])
-    model = LinearSVC(**params)
+    try:
+        header = _header(arrays["header"])
+        if header["format"] <= FORMAT:
+            return _model(header, arrays)
+    except ValueError as error:
+        raise ValueError(f"{path} is a damaged model: {str(error)[:500]}") from error
+    raise ValueError(
+        f"{path} has model format {header['format']}, but this version of dualsweep reads up "
+        f"to {FORMAT}. Update dualsweep."
+    )
+
+
+def _header(text: Any) -> dict[str, Any]:
+    if text.dtype.kind != "U" or text.ndim:
+        raise ValueError("its header is no text")
+    header = parse_object(str(text))
+    if not is_count(header.get("format")):
+        raise ValueError("its header tells no format")
+    return header
+
+
+def _model(header: dict[str, Any], arrays: dict[str, Any]) -> LinearSVC:
+    """Return the model; ValueError if any part of it is not as `save_model` writes it."""
+    from ..estimators import LinearSVC  # not needed to write
+    from ..training.labels import check_classes
+
+    params, certificate = header.get("params"), header.get("certificate")
+    if header.get("estimator") != ESTIMATOR or not isinstance(params, dict):
+        raise ValueError(f"its header tells no {ESTIMATOR}")
+    unknown = sorted(set(params) - set(inspect.signature(LinearSVC).parameters))
+    if unknown:
+        raise ValueError(f"its header tells unknown parameters: {', '.join(unknown)}")
+    model = LinearSVC(**_plain_params(params))
+    model._validate_params()
+
+    coef, intercept, classes = (arrays[name] for name in ("coef", "intercept", "classes"))
+    check_classes(classes)
+    check_weights(coef, intercept, classes)
     model.__dict__.update(
-        header["certificate"],
-        coef_=arrays["coef"],
-        intercept_=arrays["intercept"],
-        classes_=arrays["classes"],
-        n_features_in_=arrays["coef"].shape[1],
+        _certificate(certificate),
+        coef_=coef,
+        intercept_=intercept,
+        classes_=classes,
+        n_features_in_=coef.shape[1],
     )
     if "history" in arrays:
-        model.history_ = arrays["history"]
-    if "dual_data" in arrays:
-        parts = [arrays[f"dual_{name}"] for name in ("data", "indices", "indptr")]
-        shape = (len(arrays["coef"]), int(arrays["n_samples"]))
-        model.dual_coef_ = sp.csr_array(tuple(parts), shape=shape)
+        history = arrays["history"]
+        if history.dtype != HISTORY_DTYPE or history.ndim != 1:
+            raise ValueError(f"history is {history.dtype} {history.shape}")
+        model.history_ = history
+    if any(name in arrays for name in DUALS):
+        model.dual_coef_ = _duals(arrays, len(coef))
         model.support_ = np.unique(model.dual_coef_.indices)
     if "feature_names" in arrays:
-        model.feature_names_in_ = arrays["feature_names"].astype(object)
+        names = arrays["feature_names"]
+        if names.dtype.kind != "U" or names.shape != (coef.shape[1],):
+            raise ValueError(f"feature_names are {names.dtype} {names.shape}")
+        model.feature_names_in_ = names.astype(object)
     return model
+
+
+def _plain_params(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters as they were before JSON, which has only text as keys."""
+    for name, value in params.items():
+        if isinstance(value, int) and not is_count(abs(value)):
+            raise ValueError(f"{name} is beyond 64 bits")
+    weights = params.get("class_weight")
+    if isinstance(weights, list | dict):
+        try:
+            weights = dict(weights)
+        except TypeError as error:  # not pairs, or of something that cannot be a label
+            raise ValueError(f"class_weight has {error}") from error
+        if not all(map(is_number, weights.values())):
+            raise ValueError(f"class_weight is {weights!r:.100}")
+    return params | {"class_weight": weights}
+
+
+def _certificate(found: Any) -> dict[str, Any]:
+    """Return a certificate, all of it or, of a model of LIBLINEAR, none."""
+    if not isinstance(found, dict) or set(found) not in (set(), set(CERTIFICATE)):
+        raise ValueError("its certificate is incomplete")
+    for name, value in found.items():
+        if name == "converged_":
+            good = isinstance(value, bool)
+        elif name == "n_iter_":
+            good = is_count(value)
+        else:
+            good = is_number(value) and not isinstance(value, bool)
+        if not good:
+            raise ValueError(f"{name.rstrip('_')} is {value!r:.50}")
+    return found
+
+
+def _duals(arrays: dict[str, Any], n_rows: int) -> sp.csr_array:
+    missing = [name for name in DUALS if name not in arrays]
+    if missing:
+        raise ValueError(f"of its dual variables it lacks {', '.join(missing)}")
+    data, indices, indptr, n_samples = (arrays[name] for name in DUALS)
+    if data.dtype != np.float64 or data.ndim != 1 or data.shape != indices.shape:
+        raise ValueError(f"dual_data is {data.dtype} {data.shape}")
+    if n_samples.ndim or not is_count(n_samples.item()):
+        raise ValueError(f"n_samples is {n_samples!s:.50}")
+    check_indptr(indptr, n_rows, len(data))
+    check_indices(indices, n_samples.item())
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not np.isfinite(data @ data):
+            raise ValueError("its dual variables are not finite, or too large to compute with")
+    return sp.csr_array((data, indices, indptr), shape=(n_rows, n_samples.item()))
 
 
 def _number(value: Any) -> Any:
