@@ -28,7 +28,7 @@ from .run import ROUNDING
 from .schedules import SCHEDULES
 from .sweeps import gap_left
 
-__all__ = ["Blocks", "State", "room_for_blocks", "solve_blocks"]
+__all__ = ["Blocks", "DamagedStateError", "State", "room_for_blocks", "solve_blocks"]
 
 # Sweeps over a group of blocks while it is in memory. Passes to a relative gap of 1e-3 with 2, 3, 5
 # and 8 of them, on 100,000 rows of text-like data in 49 blocks and groups of 6: 23, 15, 13 and 13
@@ -50,6 +50,11 @@ BYTES_PER_ROW = 96
 CORRECTION = 4.0
 CHECK_EVERY = 10
 
+# How far weights may be from those of the dual variables, relative to the sum of the norms of what
+# they are the sum of. In which order it is summed up makes a difference of 1e-16 times the root of
+# the number of rows.
+SAME_WEIGHTS = 1e-9
+
 
 @runtime_checkable
 class Blocks(Protocol):
@@ -68,6 +73,10 @@ class Blocks(Protocol):
 
     def load(self) -> tuple[Any, Any]:
         """Return all rows and labels."""
+
+
+class DamagedStateError(ValueError):
+    """A state to go on from that no run can have been in."""
 
 
 @dataclass
@@ -96,9 +105,28 @@ class State:
         return {name: np.asarray(value) for name, value in vars(self).items()}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, Any]) -> State:
-        """Return the state that was written."""
-        return cls(**{n: a.item() if a.ndim == 0 else a for n, a in arrays.items()})
+    def from_arrays(cls, arrays: dict[str, Any], n_rows: int, n_weights: int) -> State:
+        """Return the state that was written; ValueError if it is none of so many rows and weights.
+
+        Whether the weights are those of the dual variables, and these feasible, takes the rows to
+        find out: the first certificate does.
+        """
+        state = cls(np.zeros(n_rows), np.zeros(n_weights), random_state(0))
+        for name, like in state.arrays().items():
+            found = arrays.get(name)
+            if found is None:
+                raise ValueError(f"{name} is missing")
+            shape = found.shape if name == "history" and found.ndim == 1 else like.shape
+            if found.dtype != like.dtype or found.shape != shape:
+                raise ValueError(f"{name} is {found.dtype} {found.shape}, not {like.dtype} {shape}")
+            if found.dtype == np.float64 and np.isnan(found).any():
+                raise ValueError(f"{name} is not a number")
+            setattr(state, name, found if found.ndim else found.item())
+        if not (np.isfinite(state.alpha).all() and np.isfinite(state.w).all()):
+            raise ValueError("alpha or w is not finite")
+        if not 0 <= state.checked <= state.epoch:
+            raise ValueError(f"checked is {state.checked}, but epoch {state.epoch}")
+        return state
 
 
 def room_for_blocks(memory: int, n_rows: int, n_weights: int) -> int:
@@ -152,6 +180,11 @@ def solve_blocks(
     -------
     Result
         Of the last dual point; without costs and slacks.
+
+    Raises
+    ------
+    DamagedStateError
+        If `state` is none that a run of this problem can have been in.
     """
     n_rows = int(starts[-1])
     sizes = np.asarray(block_bytes) + BYTES_PER_ROW * np.diff(starts)
@@ -163,9 +196,10 @@ def solve_blocks(
             f"{2 * sizes.max():,}. Raise the limit to at least "
             f"{memory - room + 2 * sizes.max():,}, or write the data in smaller blocks."
         )
+    trusted = state is None
     if state is None:
         state = State(np.zeros(n_rows), np.zeros(n_weights), random_state(*seed))
-    run = _BlockRun(read, starts, sizes, room // 2, schedule, stop, max_time, state)
+    run = _BlockRun(read, starts, sizes, room // 2, schedule, stop, max_time, state, trusted)
     while True:
         last = run.poll() or state.epoch >= max_iter
         due = state.epoch - state.checked >= CHECK_EVERY
@@ -206,7 +240,9 @@ class _BlockRun:
         stop: Callable[[], bool],
         max_time: float,
         state: State,
+        trusted: bool,
     ) -> None:
+        self.trusted = trusted  # whether w is that of alpha, and alpha feasible
         self.read, self.starts, self.sizes, self.room = read, starts, sizes, room
         self.schedule, self.stop, self.state = schedule, stop, state
         self.started = perf_counter() - state.seconds
@@ -322,11 +358,17 @@ class _BlockRun:
                 self._add_weights(chunk, fresh, part)
             state.w[:] = fresh
             self.broken_off = False
+        doubt = None if self.trusted else _Doubt(state)
         size = 0.5 * float(state.w @ state.w)
         losses = gap = 0.0
         for chunk in self.chunks(order):
+            if doubt is not None:
+                doubt.look(chunk)
             part_losses, part_gap = self._check_chunk(chunk, size)
             losses, gap = losses + part_losses, gap + part_gap
+        if doubt is not None:
+            doubt.settle()
+            self.trusted = True
         primal = size + losses
         gap = max(gap, self.rounding * primal)
         if state.estimate > 0.0 and np.isfinite(state.estimate):
@@ -346,3 +388,31 @@ class _BlockRun:
             )
             losses, gap = losses + (primal - size), gap + part
         return losses, gap
+
+
+class _Doubt:
+    """Whether a state from a file is one that a certificate can be computed of.
+
+    A certificate takes for granted that w is the weights of alpha, and alpha within its bounds.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.w, self.part = np.zeros_like(state.w), np.empty_like(state.w)
+        self.size = 0.0
+
+    def look(self, chunk: Chunk) -> None:
+        for rows, problem in chunk:
+            alpha, used = self.state.alpha[rows], problem.cost > 0
+            upper = problem.cost[used] * problem.loss.upper
+            inside = (problem.loss.lower <= alpha[used]) & (alpha[used] <= upper)
+            if alpha[~used].any() or not inside.all():
+                raise DamagedStateError("alpha is not within its bounds")
+            problem.weights(alpha, self.part)
+            self.w += self.part
+            self.size += float(np.abs(alpha) @ np.sqrt(problem.sqnorm))
+
+    def settle(self) -> None:
+        off = float(np.linalg.norm(self.w - self.state.w))
+        if not off <= SAME_WEIGHTS * self.size:
+            raise DamagedStateError("w is not the weights of alpha")

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from ._checks import parse_object
 from ._npz import read_arrays, write_arrays
 
 __all__ = ["Checkpoint"]
 
 SETTINGS = "settings"
+
+T = TypeVar("T")
 
 
 class Checkpoint:
@@ -42,26 +46,55 @@ class Checkpoint:
     def _file(self, problem: int) -> Path:
         return self.path / f"{problem:06d}.npz"
 
-    def read(self, problem: int) -> dict[str, Any] | None:
-        """Return the arrays of a problem, or None if there are none yet."""
+    def _settings(self, problem: int) -> dict[str, Any]:
+        return self.settings | {"problem": problem}
+
+    def read(self, problem: int, parse: Callable[[dict[str, Any]], T]) -> T | None:
+        """Return what `parse` makes of the arrays of a problem, or None if there are none yet.
+
+        `parse` raises ValueError if they are not as they have to be.
+        """
         path = self._file(problem)
         if not path.exists():
             return None
-        arrays = read_arrays(path)
-        if SETTINGS not in arrays:
-            raise ValueError(f"{path} is not a checkpoint: it lacks {SETTINGS}.")
-        before = json.loads(str(arrays.pop(SETTINGS)))
-        for name in sorted({*before, *self.settings}):
-            old, new = before.get(name), self.settings.get(name)
+        try:
+            arrays = read_arrays(path)
+            before = _object(arrays.pop(SETTINGS, None))
+        except ValueError as error:
+            raise self.damaged(problem, error) from error
+        settings = self._settings(problem)
+        for name in sorted({*before, *settings}):
+            old, new = before.get(name), settings.get(name)
             if old != new:
                 raise ValueError(
-                    f"The checkpoint {self.path} is of another run: {name} was {old!r} and is "
-                    f"{new!r}. Go on with what it was, or choose another directory."
+                    f"The checkpoint {path} is of another run: {name} was {_short(old)} and is "
+                    f"{_short(new)}. Go on with what it was, or choose another directory."
                 )
-        return arrays
+        try:
+            return parse(arrays)
+        except ValueError as error:
+            raise self.damaged(problem, error) from error
+
+    def damaged(self, problem: int, why: object) -> ValueError:
+        """Return what to raise if the arrays of a problem turn out to be wrong."""
+        return ValueError(
+            f"The checkpoint {self._file(problem)} is damaged ({why}). Delete it, or choose "
+            "another directory."
+        )
 
     def write(self, problem: int, arrays: dict[str, Any]) -> None:
         """Replace the arrays of a problem."""
         self.path.mkdir(exist_ok=True)
-        settings = {SETTINGS: np.array(json.dumps(self.settings))}
+        settings = {SETTINGS: np.array(json.dumps(self._settings(problem)))}
         write_arrays(self._file(problem), settings | arrays, force=True)
+
+
+def _object(array: Any) -> dict[str, Any]:
+    if array is None or array.dtype.kind != "U" or array.ndim:
+        raise ValueError(f"it lacks {SETTINGS}")
+    return parse_object(str(array))
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}..."

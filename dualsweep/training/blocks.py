@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..io.checkpoint import Checkpoint
-from ..outofcore import Blocks, State, solve_blocks
+from ..outofcore import Blocks, DamagedStateError, State, solve_blocks
 from ..problem import Problem, Result
 from ..rows import as_rows, sqnorms
 from .common import check_finite
@@ -133,23 +133,31 @@ class BlockFormulation(PerClass):
 
     def solve(self, p: int, *, solver: str, n_threads: int, **options: Any) -> Result:
         """Solve the p-th problem; of its dual variables keep those that are not 0, with signs."""
-        checkpoint = self.checkpoint
-        arrays = None if checkpoint is None else checkpoint.read(p)
+        checkpoint: Any = self.checkpoint
+        n_weights = self.data.shape[1] + 1
+        state = None
+        if checkpoint is not None:
+            state = checkpoint.read(
+                p, lambda arrays: State.from_arrays(arrays, self.data.shape[0], n_weights)
+            )
 
         def save(state: State) -> None:
             if checkpoint is not None:
                 checkpoint.write(p, state.arrays())
 
-        result = solve_blocks(
-            lambda b: self.read(p, b),
-            self.data.starts,
-            self.data.block_bytes,
-            self.data.shape[1] + 1,
-            memory=self.svc.memory_limit,
-            state=None if arrays is None else State.from_arrays(arrays),
-            save=save,
-            **options,
-        )
+        try:
+            result = solve_blocks(
+                lambda b: self.read(p, b),
+                self.data.starts,
+                self.data.block_bytes,
+                n_weights,
+                memory=self.svc.memory_limit,
+                state=state,
+                save=save,
+                **options,
+            )
+        except DamagedStateError as error:
+            raise checkpoint.damaged(p, error) from error
         for b in range(len(self.data.block_bytes)):
             positive = class_codes(self._labels(b), self.classes) == self.positives[p]
             result.alpha[self._rows(b)][~positive] *= -1.0
