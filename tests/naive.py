@@ -5,6 +5,7 @@ down without any of the library's tricks. `Naive` also computes in exact fractio
 """
 
 import re
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -202,7 +203,7 @@ def parse_svmlight(content, *, one_based=False, multilabel=False):
         if not (multilabel and b":" in tokens[0]):
             first = tokens.pop(0)
             labels = [
-                plain_float(label) for label in (first.split(b",") if multilabel else [first])
+                plain_label(label) for label in (first.split(b",") if multilabel else [first])
             ]
         if tokens and tokens[0].startswith(b"qid:"):
             tokens.pop(0)
@@ -217,6 +218,16 @@ def parse_svmlight(content, *, one_based=False, multilabel=False):
             entries.append((previous, value.decode()))
         rows.append((labels, entries))
     return rows
+
+
+def plain_label(token):
+    """A float; exactly the number, where float64 does not have every integer any more."""
+    number = plain_float(token)
+    if abs(number) >= 2**53:
+        word = token.strip(b"+-").isalpha()
+        if not word and (np.isinf(number) or Fraction(Decimal(token.decode())) != number):
+            raise ValueError(token)
+    return number
 
 
 def plain_float(token):

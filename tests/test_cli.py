@@ -202,7 +202,7 @@ def test_data_that_cannot_be_trained_on(folder):
     check_error(run("train", "nan.npz", "-q"), "Row 1 has NaN")
     (folder / "continuous.svm").write_text("1.5 1:1\n2 1:2\n3 1:1\n")
     check_error(run("train", "continuous.svm", "-q"), "integers or text, but y has 1.5")
-    for label in ("nan", "inf", "1e300"):
+    for label in ("nan", "inf", str(2**63)):
         (folder / "odd.svm").write_text(f"{label} 1:1\n2 1:2\n3 1:1\n")
         check_error(run("train", "odd.svm", "-q"), f"y has {float(label)}")
     np.savez("odd.npz", X=np.eye(2), y=[1j, 2j])

@@ -30,6 +30,7 @@ from ..kernels.svmlight import (
     Walk,
     parse_lines,
 )
+from ._files import naming
 
 __all__ = ["Block", "chain_pointers", "iter_svmlight", "load_svmlight"]
 
@@ -37,6 +38,7 @@ CHUNK = 4 << 20  # bytes of text that a thread parses at a time
 HARD = 4096  # numbers left to Python that a chunk has room for at first
 PADDING = 8  # a newline, and what the kernel may read after it
 SHOWN = 40  # characters of bad text in an error
+EXACT = 2.0**53  # below, float64 has every integer
 
 
 class Block(NamedTuple):
@@ -100,9 +102,10 @@ def load_svmlight(
     A value is the `dtype` nearest to the decimal number, and so is what Python's `float` gives
     (`scikit-learn` rounds float32 twice, by way of float64, and thereby sometimes wrongly). The
     words that `float` takes, nan and inf, are taken too, and too large numbers are inf; `fit`
-    refuses them. Indices have to increase along a line, as scikit-learn and LIBLINEAR want it, and
-    have up to 18 digits. ``qid:`` after the label, comments after ``#`` and blank lines are
-    skipped.
+    refuses them. Labels are float64; from 2^53 on, where that does not have every integer any more,
+    a label that it does not have is refused: it would become another. Indices have to increase
+    along a line, as scikit-learn and LIBLINEAR want it, and have up to 18 digits. ``qid:`` after
+    the label, comments after ``#`` and blank lines are skipped.
 
     Examples
     --------
@@ -286,7 +289,8 @@ def _chunks(
             view = memoryview(text.data)
             view[:start] = rest
             try:
-                end = start + stream.readinto(view[start:room])
+                with naming(path):
+                    end = start + stream.readinto(view[start:room])
             except damages as error:
                 raise ValueError(f"{path} is damaged or cut short ({error}).") from error
             if watch is not None and file.seekable():  # a pipe has no place in it
@@ -378,11 +382,14 @@ def _parse(slot: _Slot, chars: Any, dtype: Any, one_based: bool, multilabel: boo
     if walk.status != DONE:
         previous = indices[walk.n_entries - 1] if walk.n_entries else None
         raise MalformedError(chars, walk.at, _entry_problem(chars, walk, one_based, previous))
+    labels = labels[: walk.n_labels]
+    if (np.abs(labels) >= EXACT).any():
+        _refuse_inexact(chars, labels, multilabel)
     return Block(
         data[: walk.n_entries],
         indices[: walk.n_entries],
         indptr[: walk.n_rows + 1],
-        labels[: walk.n_labels],
+        labels,
         label_ptr[: walk.n_rows + 1] if multilabel else None,
         walk.lowest,
         walk.highest,
@@ -409,6 +416,32 @@ def _nearest(token: bytes, dtype: Any) -> Any:
             if exact < middle:
                 return dtype.type(min(one, other))
     return rounded
+
+
+def _refuse_inexact(chars: Any, labels: Any, multilabel: bool) -> None:
+    """Refuse a label so large that the float64 nearest to it may be another label."""
+    start, numbers = 0, iter(labels.tolist())
+    for line in chars.tobytes().split(b"\n"):
+        first = line.partition(b"#")[0].split(maxsplit=1)[:1]
+        if first and not (multilabel and b":" in first[0]):
+            at = start + line.index(first[0])
+            for label in first[0].split(b",") if multilabel else first:
+                number = next(numbers)
+                if abs(number) >= EXACT and not _is_exactly(label, number):
+                    raise MalformedError(
+                        chars,
+                        at,
+                        f"float64 does not have the label {_shown(label)}; the nearest that it has "
+                        f"is {number:.17g}.",
+                    )
+                at += len(label) + 1
+        start += len(line) + 1
+
+
+def _is_exactly(token: bytes, number: float) -> bool:
+    if not isfinite(number):
+        return token.strip(b"+-").isalpha()  # inf, and not a number too large
+    return Decimal(token.decode()) == Decimal(number)
 
 
 class MalformedError(Exception):
