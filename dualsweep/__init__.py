@@ -1,9 +1,14 @@
 """Large-scale linear support vector machines, trained in the dual, with a certificate."""
 
+from __future__ import annotations
+
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # typing takes longer to import than all that the command needs before Ctrl-C
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from .estimators import LinearSVC, LinearSVCCV, certify, compare_multiclass, svc_path
 
 __all__ = ["LinearSVC", "LinearSVCCV", "__version__", "certify", "compare_multiclass", "svc_path"]

@@ -3,6 +3,8 @@
 import atexit
 import gc
 
+from ._interrupt import leave_on_interrupt
+
 __all__ = ["main"]
 
 
@@ -12,6 +14,7 @@ def main() -> None:
     Without looking for garbage among what imports leave behind: that takes a third of the time to
     start and to end.
     """
+    leave_on_interrupt()
     gc.disable()
     atexit.register(gc.freeze)
     from .cli import app

@@ -27,6 +27,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from .._interrupt import INTERRUPTED, leave_on_interrupt, raise_on_interrupt
 from ..io import Store, load_data, open_store
 from ..losses import LOSSES
 from ..schedules import SCHEDULES
@@ -68,7 +69,7 @@ __all__ = [
     "positive",
 ]
 
-FAILED, BAD, INTERRUPTED = 1, 2, 130
+FAILED, BAD = 1, 2
 MEGABYTE = 1 << 20
 
 
@@ -220,12 +221,16 @@ class Shell:
         self.facts: dict[str, Any] = {}
         self.code = 0  # to end with
         self.written: list[str] = []
+        self._left = False  # whether Ctrl-C ended the process before
 
     def __enter__(self) -> Shell:
+        self._left = raise_on_interrupt()  # there may be files to tidy up, or a model to keep
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """End the command; what users can run into is one line and an exit code."""
+        if self._left:
+            leave_on_interrupt()
         if isinstance(error, KeyboardInterrupt):
             self.say(f"Interrupted; {', '.join(self.written) or 'nothing'} is written.")
             self.code = INTERRUPTED
