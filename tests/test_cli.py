@@ -502,8 +502,8 @@ def test_the_first_column_can_be_said(folder, iris):
         ("Use solver=\"auto\" or multi_class='ovr'.", "Use --solver auto or --multi-class ovr."),
         ("class_weight is {}, the loss is 3", "--class-weight is {}, the loss is 3"),
         (
-            "x exists; it is replaced only with force.",
-            "x exists; it is replaced only with --force.",
+            "x exists already; choose another name or force.",
+            "x exists already; choose another name or --force.",
         ),
         (
             "There is no file max_iter.svm, nor a/n_jobs",

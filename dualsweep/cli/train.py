@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["WRITERS", "certificate", "destination", "train"]
 
 WRITERS = {"npz": save_model, "liblinear": save_liblinear}
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 SUFFIXES = {".model": "liblinear", ".liblinear": "liblinear", ".txt": "liblinear"}
 
 
@@ -55,7 +56,7 @@ def train(
             "--model",
             "-o",
             help="Where to write the model.",
-            show_default="DATA's name + .model.npz, in the current directory",
+            show_default="DATA's name without its endings + .model.npz, in the current directory",
         ),
     ] = None,
     model_format: ModelFormat = None,
@@ -202,7 +203,8 @@ def destination(file: Path, output: Path | None, model_format: str | None) -> tu
     if model_format not in WRITERS:
         raise typer.BadParameter(f"--format has to be npz or liblinear, but is {model_format}.")
     suffix = ".model.npz" if model_format == "npz" else ".model"
-    return output or Path(f"{file.stem}{suffix}"), model_format
+    name = Path(file.stem).stem if file.suffix in COMPRESSED else file.stem
+    return output or Path(f"{name}{suffix}"), model_format
 
 
 def certificate(model: PlainSVC | LinearSVCCV) -> dict[str, Any]:
