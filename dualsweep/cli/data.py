@@ -153,7 +153,7 @@ def _kind(path: Path) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             return "model" if "coef.npy" in archive.namelist() else "npz"
-    except zipfile.BadZipFile:
+    except Exception:  # of all that damaged bytes can raise
         return "npz"  # reading it will say what is wrong
 
 

@@ -56,7 +56,8 @@ def predict(
         if file.is_dir():  # however large it is: a block at a time
             store = shell.open(file)
             check_width(file, store, model.n_features_in_)
-            predicted, y = np.concatenate([model.predict(X) for X, _ in store]), store.y
+            blocks = (store.read(b) for b in range(len(store)))
+            predicted, y = np.concatenate([model.predict(X) for X, _ in blocks]), store.y
         else:
             X, y = shell.load(
                 file,

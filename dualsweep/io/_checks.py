@@ -76,7 +76,7 @@ def check_characters(array: Any) -> None:
 
 def check_weights(coef: Any, intercept: Any, classes: Any) -> None:
     """Raise ValueError unless these are the weights and intercepts of a model of these classes."""
-    if classes.ndim != 1 or not (classes[1:] > classes[:-1]).all():
+    if not (classes[1:] > classes[:-1]).all():
         raise ValueError("its classes are not in ascending order, each once")
     n_rows = 1 if len(classes) == 2 else len(classes)
     for name, array, ndim in (("coef", coef, 2), ("intercept", intercept, 1)):

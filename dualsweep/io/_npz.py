@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+import os
 import zipfile
 from pathlib import Path
 from typing import IO, Any
@@ -32,7 +33,7 @@ def read_arrays(path: Path, *, compressed: bool = False) -> dict[str, Any]:
     try:
         with naming(path), path.open("rb") as file, zipfile.ZipFile(file) as archive:
             members = [item for item in archive.infolist() if item.filename.endswith(".npy")]
-            _check_sizes(members, path.stat().st_size, compressed)
+            _check_sizes(members, os.fstat(file.fileno()).st_size, compressed)
             names = [item.filename.removesuffix(".npy") for item in members]
             if len(set(names)) < len(names):
                 raise ValueError("an array is there twice")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
 }
 INT32 = np.iinfo(np.int32)
 HEADER = ("solver_type", "nr_class", "label", "nr_feature", "bias")
-LONGEST_LINE = 1 << 24  # of the header: labels of more than a million classes
+LONGEST_LINE = 1 << 24  # what a million classes take
 
 
 def save_liblinear(model: PlainSVC, path: str | Path, *, force: bool = False) -> None:
@@ -46,9 +47,9 @@ def save_liblinear(model: PlainSVC, path: str | Path, *, force: bool = False) ->
     model : LinearSVC
         A fitted model whose classes are integers, since the format knows no others.
     path : str or Path
-        Where to write; the file appears complete or not at all.
+        Where to write; the file appears complete or not at all. A link is followed.
     force : bool, default=False
-        Whether to replace a file that exists.
+        Whether to replace a file that exists. Devices, pipes and directories are never replaced.
 
     Examples
     --------
@@ -181,7 +182,9 @@ def _read(path: Path) -> tuple[str, Any, int, float, Any]:
                 map(int, header[name]) for name in ("nr_class", "nr_feature")
             )
             (bias,) = map(float, header["bias"])
-            tokens = chain.from_iterable(map(bytes.split, file))  # of which there may be millions
+            # There may be millions of weights, and a damaged file may be a single line.
+            lines = iter(partial(file.readline, LONGEST_LINE), b"")
+            tokens = chain.from_iterable(map(bytes.split, lines))
             weights = np.fromiter(map(float, tokens), np.float64)
         except (ValueError, OverflowError) as error:
             raise _damaged(path, error) from error

@@ -55,9 +55,9 @@ def save_model(model: PlainSVC | LinearSVCCV, path: str | Path, *, force: bool =
         A fitted model; of a `LinearSVCCV`, its `best_estimator_` is written. A `random_state` that
         is not an integer is not kept.
     path : str or Path
-        Where to write; by custom it ends in .npz.
+        Where to write; by custom it ends in .npz. A link is followed.
     force : bool, default=False
-        Whether to replace a file that exists.
+        Whether to replace a file that exists. Devices, pipes and directories are never replaced.
 
     Examples
     --------
@@ -176,6 +176,8 @@ def _model(header: dict[str, Any], arrays: dict[str, Any]) -> LinearSVC:
     model._validate_params()
 
     coef, intercept, classes = (arrays[name] for name in ("coef", "intercept", "classes"))
+    if classes.ndim != 1:
+        raise ValueError(f"classes are {classes.dtype} {classes.shape}")
     check_classes(classes)
     check_weights(coef, intercept, classes)
     model.__dict__.update(

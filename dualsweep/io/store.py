@@ -101,6 +101,7 @@ class Store:
         self.dtype = np.dtype(header["dtype"])
         self._blocks: list[dict[str, Any]] = header["blocks"]
         self._checked: dict[Path, Checked] = {}
+        self._label_type: Any = None  # not known before labels are read
         for b, block in enumerate(self._blocks):
             for name in ARRAYS:
                 file = self._file(b, name)
@@ -202,6 +203,9 @@ class Store:
             check_indices(array, self.shape[1])
         elif name == "y":
             check_characters(array)
+            self._label_type = self._label_type or dtype
+            if dtype != self._label_type:
+                raise ValueError(f"its labels are {dtype}, and others {self._label_type}")
         return dtype, head.tell()
 
     def __iter__(self) -> Iterator[tuple[sp.csr_array, Any]]:

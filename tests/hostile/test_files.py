@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import resource
 import shutil
 import signal
 import socket
@@ -43,7 +42,7 @@ from dualsweep.io import (
 from dualsweep.io.checkpoint import Checkpoint
 from dualsweep.outofcore import BYTES_PER_ROW, room_for_blocks
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="of pipes, links, limits and signals")
+resource = pytest.importorskip("resource", reason="of limits, pipes, links and signals")
 
 X, Y = load_iris(return_X_y=True)
 
@@ -498,6 +497,23 @@ def test_no_flipped_bit_changes_a_model_unnoticed(folder, model, saved):
     assert refused > 550
 
 
+def test_commands_say_what_is_wrong_with_a_model(folder, saved):
+    path = folder / "model.npz"
+    np.savez("x.npz", X=X, y=Y)
+    rng = np.random.default_rng(1)
+    for place in rng.integers(0, 8 * len(saved), 15).tolist():
+        damaged = bytearray(saved)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        for command in (["info", path], ["predict", path, "x.npz"], ["certify", path, "x.npz"]):
+            result = run(*command)
+            assert result.exit_code in (0, 2), result.output
+            if result.exit_code == 2:
+                [line] = result.output.splitlines()
+                assert line.startswith("Error: ")
+                assert "model.npz" in line
+
+
 def test_truncated_models(folder, saved):
     path = folder / "model.npz"
     for keep in np.random.default_rng(0).integers(0, len(saved), 200).tolist():
@@ -598,7 +614,8 @@ FORGED = {
     "complex classes": ({"classes": np.array([1j, 2j, 3j])}, "y has 1j"),
     "one class": ({"classes": np.array([1])}, "1 class"),
     "two classes": ({"classes": np.array([0, 1])}, "coef has 3 rows, but 2 classes"),
-    "a table of classes": ({"classes": np.arange(3)[:, None]}, "not in ascending order"),
+    "a table of classes": ({"classes": np.arange(3)[:, None]}, "classes are int64"),
+    "a single class": ({"classes": np.array(3)}, "classes are int64"),
     "history of numbers": ({"history": np.ones(3)}, "history is float64"),
     "indices out of range": ({"dual_indices": np.full(82, 150)}, "indices are 150 to 150, beyond"),
     "negative indices": ({"dual_indices": np.full(82, -1)}, "indices are -1"),
@@ -1075,6 +1092,9 @@ def test_forged_stores(folder, store, use):
     forge(folder, "y", y[:-1])
     with pytest.raises(ValueError, match=r"000000\.y\.npy: it has shape"):
         used()
+    forge(folder, "y", y.astype(str))
+    with pytest.raises(ValueError, match=r"\.y\.npy: its labels are .*, and others"):
+        _ = open_store(store.path).y
     forge(folder, "y", y)
     used()
 
@@ -1286,6 +1306,45 @@ def test_checkpoints_of_the_classes_are_not_swapped(folder):
         fit_blocks(store)
 
 
+KILLED = """
+import os, signal, sys
+
+at, before = int(sys.argv[1]), sys.argv[2] == "before"
+replace, calls = os.replace, 0
+
+def kill(source, target):
+    global calls
+    calls += 1
+    if calls == at and before:
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(source, target)
+    if calls == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+os.replace = kill
+from dualsweep import LinearSVC
+from dualsweep.io import open_store
+
+svc = LinearSVC(tol=1e-3, random_state=0, loss="hinge", max_iter=6, memory_limit=int(sys.argv[3]))
+svc.fit(open_store("store"), checkpoint="c")
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_killed_while_a_checkpoint_is_written(folder, store, when):
+    whole = fit_blocks(store)
+    shutil.rmtree(folder / "c")
+    command = [sys.executable, "-c", KILLED, "3", when, str(limit(store, 1))]
+    assert subprocess.run(command).returncode == -signal.SIGKILL
+    left = [name for name in names(folder / "c") if name != "000000.npz"]
+    assert len(left) == (1 if when == "before" else 0)
+    with np.load("c/000000.npz") as file:
+        assert file["epoch"] == (2 if when == "before" else 3)
+    again = fit_blocks(store)
+    np.testing.assert_array_equal(again.coef_, whole.coef_)
+    assert (again.n_iter_, again.relative_gap_) == (whole.n_iter_, whole.relative_gap_)
+
+
 def test_checkpoints_that_are_no_files(folder, store):
     (folder / "c").mkdir()
     os.mkfifo("c/000000.npz")
@@ -1384,7 +1443,7 @@ def test_ctrl_c_at_any_moment_is_no_traceback(folder):
     n_events = int((folder / "events").read_text())
     assert n_events > 1000
     late = [n_events - 500, n_events - 10]
-    for at in [*np.random.default_rng(0).integers(1, n_events, 4).tolist(), *late]:
+    for at in [*np.random.default_rng(0).integers(1, n_events, 3).tolist(), *late]:
         ran = interrupted(at)
         assert ran.returncode == 130, (at, ran.stderr)
         assert len(ran.stderr.splitlines()) <= 1, (at, ran.stderr)
