@@ -19,10 +19,12 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
-# Arbitrary bytes for the svmlight reader, ten minutes of them; see tests/fuzz_svmlight.py.
+# Arbitrary and damaged input, SECONDS of it for each of tests/fuzz_NAME.py.
+FUZZ := svmlight models stores
+SECONDS ?= 600
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --editable ".[fuzz]"
-	$(BIN)/python tests/fuzz_svmlight.py -max_total_time=600
+	for name in $(FUZZ); do $(BIN)/python tests/fuzz_$$name.py -max_total_time=$(SECONDS) || exit 1; done
 
 # Time to equal primal suboptimality against scikit-learn, LIBLINEAR and ReHLine. DATA is a folder
 # of NAME.npz files; see benchmarks/README.md.
