@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 __all__ = ["INTERRUPTED", "leave_on_interrupt", "raise_on_interrupt"]
 
@@ -24,6 +25,17 @@ def leave_on_interrupt() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
+        sys.unraisablehook = _repeat
+
+
+def _repeat(lost: sys.UnraisableHookArgs) -> None:
+    """Send Ctrl-C again if a destructor or a callback, which cannot raise, was interrupted."""
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        from threading import Timer
+
+        Timer(0.01, os.kill, (os.getpid(), signal.SIGINT)).start()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def raise_on_interrupt() -> bool:

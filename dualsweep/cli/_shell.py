@@ -220,7 +220,7 @@ class Shell:
         self.console = Console(quiet=not self.talks, highlight=False)
         self.facts: dict[str, Any] = {}
         self.code = 0  # to end with
-        self.written: list[str] = []
+        self._outputs: dict[Path, int | None] = {}
         self._left = False  # whether Ctrl-C ended the process before
 
     def __enter__(self) -> Shell:
@@ -232,7 +232,8 @@ class Shell:
         if self._left:
             leave_on_interrupt()
         if isinstance(error, KeyboardInterrupt):
-            self.say(f"Interrupted; {', '.join(self.written) or 'nothing'} is written.")
+            written = [str(path) for path, was in self._outputs.items() if _number(path) != was]
+            self.say(f"Interrupted; {', '.join(written) or 'nothing'} is written.")
             self.code = INTERRUPTED
         elif isinstance(error, OSError | ValueError | ImportError | MemoryError):
             message = in_options(str(error).partition("\n")[0]) or type(error).__name__
@@ -246,10 +247,9 @@ class Shell:
         if self.code:
             raise typer.Exit(self.code) from None
 
-    def wrote(self, what: str, path: Path) -> None:
-        """Note what has been written, for scripts and for people who interrupt."""
-        self.facts[what] = str(path)
-        self.written.append(str(path))
+    def writes(self, path: Path) -> None:
+        """Note what is going to be written, for people who want to know when they interrupt."""
+        self._outputs[path] = _number(path)
 
     def say(self, text: str) -> None:
         """Tell people on stderr, on one line."""
@@ -331,6 +331,11 @@ class Shell:
         self.facts |= {"data": str(path), "rows": rows, "features": features, "entries": n_entries}
         self.facts |= facts
         self.tell(f"{path}: {rows:,} rows, {features:,} features, {n_entries:,} entries{more}")
+
+
+def _number(path: Path) -> int | None:
+    """Return the number of what is there, which what is written in its place does not have."""
+    return path.stat().st_ino if path.exists() else None
 
 
 def first_column(zero_based: bool | None) -> bool | str:

@@ -94,6 +94,7 @@ def compare(
     with Shell(json, quiet) as shell:
         if plot is not None:
             check_picture(plot, force)
+            shell.writes(plot)
         X, y = shell.load(file, zero_based=zero_based, n_jobs=n_jobs)
         started = perf_counter()
         with shell.warnings():
@@ -101,7 +102,7 @@ def compare(
         shell.facts["seconds"] = perf_counter() - started
         if plot is not None:
             save_picture(_draw(result), plot, force)
-            shell.wrote("picture", plot)
+            shell.facts["picture"] = str(plot)
         _report(shell, result)
         if plot is not None:
             shell.tell(f"Picture written to {plot}")

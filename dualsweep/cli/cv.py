@@ -149,8 +149,10 @@ def cv(
     with Shell(json, quiet) as shell:
         if output is not None:
             check_target(path, force=force)
+            shell.writes(path)
         if plot is not None:
             check_picture(plot, force)
+            shell.writes(plot)
         X, y = shell.load(file, zero_based=zero_based, n_jobs=n_jobs)
         if output is not None and model_format == "liblinear":
             integer_classes(np.unique(y))  # rather now than after the work
@@ -160,11 +162,10 @@ def cv(
         seconds = perf_counter() - started
         if output is not None:
             WRITERS[model_format](model, path, force=force)
-            shell.wrote("model", path)
-            shell.facts["format"] = model_format
+            shell.facts |= {"model": str(path), "format": model_format}
         if plot is not None:
             save_picture(_draw(model), plot, force)
-            shell.wrote("picture", plot)
+            shell.facts["picture"] = str(plot)
 
         _report(shell, model)
         shell.show(

@@ -62,6 +62,7 @@ def convert(
     """
     with Shell(json, quiet) as shell:
         check_new_store(store, force=force)
+        shell.writes(store)
         started = perf_counter()
         block_bytes = block_size * MEGABYTE
         kind, size = _kind(file), _size(file)
@@ -79,7 +80,6 @@ def convert(
                 )
         else:
             written = write_store(store, *load_data(file), block_bytes=block_bytes, force=force)
-        shell.written.append(str(store))
         seconds = perf_counter() - started
         shell.show(str(store), {**_of_store(written), "seconds": seconds})
         shell.tell(f"{size / 1e6:.1f} MB in {seconds:.2f} s, {size / seconds / 1e6:.0f} MB/s")

@@ -52,6 +52,7 @@ def predict(
     with Shell(json, quiet=True) as shell:
         if output is not None:
             check_target(output, force=force)
+            shell.writes(output)
         model = load_model(model_file)
         if file.is_dir():  # however large it is: a block at a time
             store = shell.open(file)
@@ -71,7 +72,7 @@ def predict(
         if output is not None:
             with atomic_file(output, force=force) as target:
                 target.write(lines.encode())
-            shell.wrote("output", output)
+            shell.facts["output"] = str(output)
         elif json:
             shell.facts["labels"] = predicted.tolist()
         else:

@@ -142,6 +142,7 @@ def train(
 
     with Shell(json, quiet) as shell:
         check_target(path, force=force)  # rather now than after the work
+        shell.writes(path)
         X, y = (
             shell.load(file, zero_based=zero_based, n_jobs=n_jobs)
             if memory_limit is None
@@ -160,10 +161,9 @@ def train(
             interrupted = True
         seconds = perf_counter() - started
         WRITERS[model_format](model, path, force=force)
-        shell.wrote("model", path)
 
         shell.show("Certificate", certificate(model) | {"seconds": seconds})
-        shell.facts |= {"format": model_format, "interrupted": interrupted}
+        shell.facts |= {"model": str(path), "format": model_format, "interrupted": interrupted}
         shell.tell(f"Model written to {path}")
         if interrupted:
             shell.say(f"Interrupted. {_shortfall(model)}")

@@ -478,8 +478,8 @@ def new_store(path: Path, force: bool) -> Iterator[Path]:
     target = check_new_store(path, force=force)
     temporary = temporary_beside(target)
     with naming(path, temporary):
-        temporary.mkdir()
         try:
+            temporary.mkdir()
             yield temporary
             _sync(temporary)
             _place(temporary, target, path, force)
@@ -547,7 +547,10 @@ def _place(temporary: Path, target: Path, path: Path, force: bool) -> None:
         if old.exists() and not target.exists():
             old.rename(target)
         raise
-    shutil.rmtree(old, ignore_errors=True)
+    try:
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(old, ignore_errors=True)  # should Ctrl-C have come in between
 
 
 def _sync(folder: Path) -> None:
