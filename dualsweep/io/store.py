@@ -41,7 +41,14 @@ from ._files import follow, mode_of, naming, taken, temporary_beside
 from ._npz import plain, read_npy_header
 from .svmlight import chain_pointers, iter_svmlight
 
-__all__ = ["Store", "check_new_store", "convert_svmlight", "open_store", "write_store"]
+__all__ = [
+    "Store",
+    "check_new_store",
+    "convert_svmlight",
+    "new_store",
+    "open_store",
+    "write_store",
+]
 
 FORMAT = "dualsweep store"
 VERSION = 1
@@ -314,8 +321,9 @@ def write_store(
     with new_store(Path(path), force) as folder:
         writer = _Writer(folder, block_bytes)
         writer.append(X.data, X.indices, X.indptr.astype(np.int64, copy=False), y)
-        writer.finish(X.shape[1], X.dtype)
-    return Store(path)
+        store = writer.finish(X.shape[1], X.dtype)
+    store.path = Path(path)
+    return store
 
 
 def convert_svmlight(
@@ -372,8 +380,9 @@ def convert_svmlight(
         if integers:
             for b in range(writer.n_blocks):
                 writer.change(b, "y", lambda y: y.astype(np.int64))
-        writer.finish(highest + 1, dtype)
-    return Store(path)
+        store = writer.finish(highest + 1, dtype)
+    store.path = Path(path)
+    return store
 
 
 def _are_integers(labels: Any) -> bool:
@@ -437,8 +446,8 @@ class _Writer:
             os.fsync(file.fileno())
         self.blocks[b][name] = {"bytes": summed.size, "crc32": summed.crc}
 
-    def finish(self, n_features: int, dtype: Any) -> None:
-        """Write the rest and the header, which makes a store of the directory."""
+    def finish(self, n_features: int, dtype: Any) -> Store:
+        """Write the rest and the header, which makes a store of the directory, and open it."""
         self.flush()
         header = {
             "format": FORMAT,
@@ -457,6 +466,7 @@ class _Writer:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        return Store(self.folder)
 
 
 class _Summed:
@@ -497,25 +507,29 @@ def check_new_store(path: Path, *, force: bool) -> Path:
     if mode_of(path) is not None:
         if not force:
             raise taken(path)
-        _refuse_strangers(path)
+        _refuse_strangers(path, path)
     return follow(path)
 
 
-def _refuse_strangers(path: Path) -> None:
-    """Raise FileExistsError unless there is a store, and nothing in it that is not part of it."""
+def _refuse_strangers(folder: Path, path: Path) -> None:
+    """Raise FileExistsError unless a directory is a store and nothing else; `path` is its name."""
     try:
-        header = _read_header(path)
+        header = _read_header(folder)
+        names = {
+            _file(folder, b, name).name for b in range(len(header["blocks"])) for name in ARRAYS
+        }
+        with os.scandir(folder) as entries:
+            strangers = sorted(
+                entry.name
+                for entry in entries
+                if entry.name not in {HEADER, *names} or not entry.is_file(follow_symlinks=False)
+            )
     except (OSError, ValueError) as error:
+        if not folder.exists():  # any more: somebody else is replacing it
+            return
         raise FileExistsError(
             f"{path} is not a store, so it is not replaced even with force ({error})"
         ) from error
-    names = {_file(path, b, name).name for b in range(len(header["blocks"])) for name in ARRAYS}
-    with os.scandir(path) as entries:
-        strangers = sorted(
-            entry.name
-            for entry in entries
-            if entry.name not in {HEADER, *names} or not entry.is_file(follow_symlinks=False)
-        )
     if strangers:
         raise FileExistsError(
             f"{path} is more than a store, so it is not replaced even with force: it has "
@@ -540,9 +554,9 @@ def _place(temporary: Path, target: Path, path: Path, force: bool) -> None:
                 if not force:
                     raise taken(path) from None
             shutil.rmtree(old, ignore_errors=True)  # somebody else put another one in its place
-            _refuse_strangers(path)
             with suppress(FileNotFoundError):  # somebody else does the same
                 target.rename(old)
+                _refuse_strangers(old, path)
     except BaseException:
         if old.exists() and not target.exists():
             old.rename(target)
