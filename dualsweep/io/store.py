@@ -515,14 +515,13 @@ def _refuse_strangers(folder: Path, path: Path) -> None:
     """Raise FileExistsError unless a directory is a store and nothing else; `path` is its name."""
     try:
         header = _read_header(folder)
-        names = {
-            _file(folder, b, name).name for b in range(len(header["blocks"])) for name in ARRAYS
-        }
+        numbers = range(len(header["blocks"]))
+        names = {HEADER, *(_file(folder, b, name).name for b in numbers for name in ARRAYS)}
         with os.scandir(folder) as entries:
             strangers = sorted(
                 entry.name
                 for entry in entries
-                if entry.name not in {HEADER, *names} or not entry.is_file(follow_symlinks=False)
+                if entry.name not in names or not entry.is_file(follow_symlinks=False)
             )
     except (OSError, ValueError) as error:
         if not folder.exists():  # any more: somebody else is replacing it
