@@ -23,6 +23,7 @@ __all__ = [
     "Progress",
     "Result",
     "relative",
+    "sum_losses",
 ]
 
 # A dual variable this close to its bound, relative to it, is there but for rounding.
@@ -132,12 +133,11 @@ class Problem(NamedTuple):
         With w times s goes the margin times s, and the gap is convex in s.
         """
         loss, cost, a = self.loss, self.cost[members], alpha[members]
-        upper, diag = cost * loss.upper, loss.diag / cost
         size, total = float(w @ w), float(a.sum())
-        curvature = size + 0.5 * float((diag * a) @ a)
+        curvature = size + 0.5 * float((loss.diag / cost * a) @ a)
 
         def gap(s: float) -> float:
-            losses = _losses(1.0 - s * (1.0 - slack), loss, upper, diag)
+            losses = sum_losses(1.0 - s * (1.0 - slack), loss, cost)
             return losses + s * s * curvature - s * total
 
         from scipy.optimize import minimize_scalar  # takes a while, and few runs need it
@@ -164,7 +164,7 @@ class Problem(NamedTuple):
         if not np.array_equal(self.cost > 0, result.cost > 0):
             return alpha, None
         slack = 1.0 - s * (1.0 - result.slack)
-        primal = 0.5 * s * s * size + _losses(slack, loss, upper, diag)
+        primal = 0.5 * s * s * size + sum_losses(slack, loss, cost)
         dual = s * total - 0.5 * s * s * curvature
         return alpha, Known(s * result.w, primal, max(primal - dual, 0.0))
 
@@ -297,8 +297,9 @@ class MulticlassProblem(NamedTuple):
         return slack > np.sqrt(2.0) * radius * np.sqrt(self.sqnorm[members])
 
 
-def _losses(slack: Any, loss: Loss, upper: Any, diag: Any) -> float:
-    """Return the sum of the losses of rows with these slacks, bounds and diagonals."""
+def sum_losses(slack: Any, loss: Loss, cost: Any) -> float:
+    """Return the sum of the losses of rows with these slacks and costs."""
+    upper, diag = loss.upper * cost, loss.diag / cost
     if loss.diag > 0.0:
         best = np.clip(slack / diag, loss.lower, upper)
     else:

@@ -20,6 +20,7 @@ from ..solve import SOLVERS
 from ..training import PlainSVC
 from ..training.blocks import load_if_it_fits
 from ..training.formulations import FORMULATIONS
+from ..training.verdict import shortfall
 from ._validation import check_data
 
 try:  # scikit-learn 1.9 and later
@@ -151,7 +152,9 @@ class LinearSVC(
     `max_time` have to read all blocks twice more to certify the model so far.
 
     Ctrl-C ends `fit` early but leaves the estimator fitted, with the certificate of the model so
-    far; `KeyboardInterrupt` is raised after that.
+    far; `KeyboardInterrupt` is raised after that. Of one-versus-rest, classes that were not begun
+    by then, or by the end of `max_time`, score every row by how frequent they are: their
+    coefficients are 0 (without an intercept, the mean of the others'), their relative gap is 1.
 
     References
     ----------
@@ -249,17 +252,11 @@ class LinearSVC(
             warnings.warn(self._shortfall(), ConvergenceWarning, stacklevel=stacklevel + 1)
 
     def _shortfall(self) -> str:
-        gap, proven = self.relative_gap_, "the objective may be far above the optimum"
-        if gap < 0.9:
-            proven = f"the objective is at most {100 * gap / (1 - gap):.2g} % above the optimum"
         limits = "max_iter" if self.max_time is None else "max_iter, max_time"
         advice = f"Raise {limits} or tol, or scale the features"
-        if gap <= 1e-15:
+        if self.relative_gap_ <= 1e-15:
             advice = "float64 cannot prove less: raise tol"
-        return (
-            f"LinearSVC stopped at relative duality gap {gap:.1e} > tol {self.tol:.1e} after "
-            f"{self.n_iter_} epochs; {proven}. {advice}."
-        )
+        return f"LinearSVC stopped at {shortfall(self)}. {advice}."
 
     def to_sklearn(self) -> Any:
         """Return a fitted `sklearn.svm.LinearSVC` with the same predictions.

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from ..io.checkpoint import Checkpoint
 from ..outofcore import Blocks, DamagedStateError, State, solve_blocks
-from ..problem import Problem, Result
+from ..problem import HISTORY_DTYPE, Problem, Result
 from ..rows import as_rows, sqnorms
 from .common import check_finite
 from .formulations import PerClass
@@ -68,7 +68,8 @@ class BlockFormulation(PerClass):
             balanced = balanced_weights(mass).tolist()
             self.class_weight = dict(zip(self.classes.tolist(), balanced, strict=True))
         # The costs of one row per class, of the weight of all its rows: refuses if they overflow.
-        row_costs(svc.C, self.class_weight, self.classes, np.arange(len(self.classes)), mass)
+        codes = np.arange(len(self.classes))
+        self.costs = row_costs(svc.C, self.class_weight, self.classes, codes, mass)
         self.checkpoint = None if checkpoint is None else self._checkpoint(checkpoint)
 
     def _rows(self, b: int) -> slice:
@@ -140,6 +141,8 @@ class BlockFormulation(PerClass):
             state = checkpoint.read(
                 p, lambda arrays: State.from_arrays(arrays, self.data.shape[0], n_weights)
             )
+        if state is None and (options["stop"]() or options["max_time"] <= 0.0):
+            return self._not_begun()
 
         def save(state: State) -> None:
             if checkpoint is not None:
@@ -163,6 +166,27 @@ class BlockFormulation(PerClass):
             result.alpha[self._rows(b)][~positive] *= -1.0
         result.alpha = sp.csr_array(result.alpha[None, :])
         return result
+
+    def _not_begun(self) -> Result:
+        """Return the model of weight 0, which takes no reading of the blocks."""
+        n_rows, n_features = self.data.shape
+        primal = float(self.costs.sum())
+        return Result(
+            w=np.zeros(n_features + 1),
+            alpha=sp.csr_array((1, n_rows)),
+            cost=None,
+            slack=None,
+            primal=primal,
+            gap=primal,
+            converged=False,
+            n_iter=0,
+            n_newton=0,
+            history=np.array([(0, 0.0, 0, primal, 0.0, primal, n_rows)], HISTORY_DTYPE),
+        )
+
+    def complete(self, results: list[Result]) -> None:
+        """Let classes that were not begun score below those that were, in place."""
+        self.fill_in(results, self.costs, self.bias)
 
     def dual_coef(self, results: list[Result]) -> Any:
         """Return the model's signed dual variables."""

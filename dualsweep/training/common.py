@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -27,6 +26,11 @@ __all__ = [
     "undisturbed",
     "usable_duals",
 ]
+
+
+# Epochs that make a model which is of use beside others. On 1,000 authors the accuracy after one,
+# two and three sweeps of each class is 12.1, 35.4 and 40.7 %, of models trained to 0.001 40.8 %.
+LEAST_EPOCHS = 3
 
 
 class TrainingSet:
@@ -94,24 +98,34 @@ def solve_problems(
     stop: Callable[[], bool],
     watch: Callable[[int, Progress], bool],
 ) -> list[Result]:
-    """Return ``method(p, **options)`` for each problem p, the options being those of `solve`."""
+    """Return ``method(p, **options)`` for each problem p, the options being those of `solve`.
+
+    The problems still to be solved share the time that is left, but each that is begun gets at
+    least `LEAST_EPOCHS`: less of them all would be worse than enough of some.
+    """
     deadline = perf_counter() + max_time
     at_once = min(n_threads, n_problems)
 
     def run(p: int) -> Result:
-        # The problems still to be solved share the time that is left.
+        now = perf_counter()
         rounds_left = -(-(n_problems - p) // at_once)
+        share = now + (deadline - now) / rounds_left
+
+        def halt(progress: Progress) -> bool:
+            over = progress.epoch >= LEAST_EPOCHS and perf_counter() > share
+            return watch(p, progress) or over
+
         return method(
             p,
             solver=svc.solver,
             schedule=svc.schedule,
             tol=svc.tol,
             max_iter=svc.max_iter,
-            max_time=(deadline - perf_counter()) / rounds_left,
+            max_time=deadline - now,
             seed=(seed, p),
             n_threads=n_threads // at_once,
             stop=stop,
-            watch=partial(watch, p),
+            watch=halt,
         )
 
     if at_once == 1:

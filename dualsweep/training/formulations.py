@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..kernels.newton import margins
 from ..losses import LOSSES
-from ..problem import MulticlassProblem, Problem, Result
+from ..problem import MulticlassProblem, Problem, Result, sum_losses
 from ..rows import Rows
 
 __all__ = ["FORMULATIONS", "Formulation", "PerClass", "formulate"]
@@ -33,16 +34,53 @@ class PerClass:
     """A binary problem per class; for two classes, only the second against the first."""
 
     def __init__(self, loss: str, n_classes: int) -> None:
-        self.loss = LOSSES[loss]
+        self.loss, self.n_classes = LOSSES[loss], n_classes
         self.positives = [1] if n_classes == 2 else list(range(n_classes))
 
     def names(self, classes: Any) -> list[str]:
         """Return a name for each problem."""
         return [f"class {classes[k]}" for k in self.positives]
 
-    def weights(self, ws: list[Any]) -> Any:
-        """Return the model's rows of weights, the bias last."""
-        return np.stack(ws)
+    def coef(self, ws: list[Any]) -> tuple[Any, Any]:
+        """Return the model's rows of coefficients, and the weights of the bias.
+
+        Memory for weights that are 0 is never touched: a thousand classes that were not begun
+        have a lot of it.
+        """
+        coef = np.zeros((len(ws), len(ws[0]) - 1))
+        for row, w in zip(coef, ws, strict=True):
+            if w[:-1].any():
+                row[:] = w[:-1]
+        return coef, np.array([w[-1] for w in ws], dtype=np.float64)
+
+    def fill_in(self, results: list[Result], costs: Any, bias: float) -> None:
+        """Let classes that were not begun score as often as they come up, in place.
+
+        `costs` are those of the classes, summed over their rows. A score s for every row, of the
+        constant feature alone, has the least squared loss where it is the mean label, shrunk. (The
+        score of no weights, 0, would be above those of nearly all classes that have been trained.)
+        """
+        for p in self.not_begun(results) if bias else ():
+            positive = costs[self.positives[p]]
+            negative = costs.sum() - positive
+            score = (positive - negative) / (positive + negative + 0.5 / bias**2)
+            w = np.zeros(len(results[p].w))
+            w[-1] = score / bias
+            slack, cost = np.array([1.0 - score, 1.0 + score]), np.array([positive, negative])
+            self.give(results[p], w, slack[cost > 0], cost[cost > 0])
+
+    def not_begun(self, results: list[Result]) -> list[int]:
+        """Return which of several problems have no weights yet."""
+        if len(results) == 1:
+            return []
+        return [p for p, r in enumerate(results) if not (r.converged or r.n_iter or r.w.any())]
+
+    def give(self, result: Result, w: Any, slack: Any, cost: Any) -> None:
+        """Put weights into a result whose dual variables are 0, and prove nothing of them."""
+        primal = 0.5 * float(w @ w) + sum_losses(slack, self.loss, cost)
+        result.w, result.primal, result.gap = w, primal, primal
+        last = result.history[-1]
+        last["primal"], last["dual"], last["gap"] = primal, 0.0, primal
 
 
 class OneVersusRest(PerClass):
@@ -72,6 +110,23 @@ class OneVersusRest(PerClass):
     def problem_weights(self, p: int, weights: Any) -> Any:
         """Return the weights of the p-th problem that the model's rows stand for."""
         return weights[p]
+
+    def complete(self, results: list[Result]) -> None:
+        """Let classes that were not begun score below those that were, in place.
+
+        Without an intercept they get the mean of the others' weights.
+        """
+        rows, used = self.data[0], np.flatnonzero(self.cost > 0)
+        costs = np.bincount(self.codes[used], self.cost[used], minlength=self.n_classes)
+        self.fill_in(results, costs, rows.bias)
+        idle = self.not_begun(results)
+        if 0 < len(idle) < len(results):
+            w = np.mean([result.w for result in results if result.w.any()], axis=0)
+            scores = np.empty(len(used))
+            margins(rows, np.ones(len(self.codes)), used, w, scores)
+            for p in idle:
+                y = np.where(self.codes[used] == self.positives[p], 1.0, -1.0)
+                self.give(results[p], w, 1.0 - y * scores, self.cost[used])
 
     def dual_coef(self, results: list[Result]) -> Any:
         """Return the model's signed dual variables."""
@@ -119,10 +174,15 @@ class Direct:
         values[columns == y[rows]] = 0.0
         return self.whole.alpha_from(rows, columns, values)
 
-    def weights(self, ws: list[Any]) -> Any:
-        """Return the model's rows of weights, the bias last."""
-        W = np.ascontiguousarray(ws[0].T)
-        return W if len(W) > 2 else W[1:] - W[:1]
+    def complete(self, results: list[Result]) -> None:
+        """Do nothing: there is one problem, which has weights wherever it ends."""
+
+    def coef(self, ws: list[Any]) -> tuple[Any, Any]:
+        """Return the model's rows of coefficients, and the weights of the bias."""
+        W = ws[0].T
+        if len(W) == 2:
+            W = W[1:] - W[:1]
+        return W[:, :-1].astype(np.float64, order="C"), W[:, -1].astype(np.float64)
 
     def problem_weights(self, p: int, weights: Any) -> Any:
         """Return the weights of the problem that the model's rows stand for."""

@@ -158,7 +158,7 @@ class PlainSVC:
 
             def run(p: int, watch: Callable[[Progress], bool], **options: Any) -> Result:
                 epochs = callbacks.problem(
-                    p, lambda w: {"classes_": classes, **self._coef_from(formulation.weights([w]))}
+                    p, lambda w: {"classes_": classes, **self._coef(formulation, [w])}
                 )
                 result = solve_problem(
                     p, watch=lambda progress: watch(progress) or epochs(progress), **options
@@ -196,16 +196,17 @@ class PlainSVC:
         """Return a number that `random_state`, an integer, stands for."""
         return int(np.random.RandomState(self.random_state).randint(np.iinfo(np.int32).max))
 
-    def _coef_from(self, weights: Any) -> dict[str, Any]:
-        """Split rows of weights into coefficients and intercepts."""
-        weights = np.asarray(weights, dtype=np.float64)
-        return {"coef_": weights[:, :-1].copy(), "intercept_": self._bias * weights[:, -1]}
+    def _coef(self, formulation: Formulation | BlockFormulation, ws: list[Any]) -> dict[str, Any]:
+        """Return coefficients and intercepts of the weights of the problems."""
+        coef, last = formulation.coef(ws)
+        return {"coef_": coef, "intercept_": self._bias * last}
 
     def _fitted(
         self, formulation: Formulation | BlockFormulation, classes: Any, results: list[Result]
     ) -> dict[str, Any]:
         """Return the fitted attributes that the results of the problems make."""
-        coef = self._coef_from(formulation.weights([result.w for result in results]))
+        formulation.complete(results)
+        coef = self._coef(formulation, [result.w for result in results])
         dual_coef = formulation.dual_coef(results)
         primal, gap = sum(result.primal for result in results), sum(r.gap for r in results)
         for p, result in enumerate(results):

@@ -1,0 +1,44 @@
+"""What to say of a model that has not converged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .svc import PlainSVC
+
+__all__ = ["shortfall"]
+
+
+def shortfall(model: PlainSVC) -> str:
+    """Say how far a model is from `tol`, and what that proves; of several classes, how many are."""
+    gap = model.relative_gap_
+    relation = "<=" if model.converged_ else ">"
+    text = f"relative duality gap {gap:.1e} {relation} tol {model.tol:.1e}"
+    text += f" after {model.n_iter_} epochs"
+    last = model.history_[np.flatnonzero(np.diff(model.history_["problem"], append=-1))]
+    if len(last) > 1:
+        text += f": {_classes(last, model.tol)}"
+    if gap < 0.9:
+        above = f"at most {100 * gap / (1 - gap):.2g} % above"
+        if len(last) > 1:
+            return f"{text}; each objective is {above} its optimum"
+        return f"{text}; the objective is {above} the optimum"
+    return text if len(last) > 1 else f"{text}; the objective may be far above the optimum"
+
+
+def _classes(last: Any, tol: float) -> str:
+    """Say how many classes are at which gap, going by the last certificate of each."""
+    gaps = last["gap"] / np.where(last["primal"] > 0, last["primal"], 1.0)
+    done, begun = gaps <= tol, last["dual"] != 0.0
+    parts = [f"of {len(last)} classes {done.sum()} are at tol"]
+    short = gaps[~done & begun]
+    if len(short):
+        spread = "" if len(short) == 1 else f"{short.min():.1e} to "
+        parts.append(f"{len(short)} at {spread}{short.max():.1e}")
+    idle = int((~done & ~begun).sum())
+    if idle:
+        parts.append(f"{idle} were not begun and score by how frequent they are")
+    return ", ".join(parts)
