@@ -1,4 +1,8 @@
-"""The only place that configures numba: flags, disk cache, fast-math set; and intrinsics."""
+"""The only place that configures numba: flags, disk cache, fast-math set; and intrinsics.
+
+With numba's compiler off (``NUMBA_DISABLE_JIT=1``) everything here works too, in plain Python and a
+thousand times slower: coverage and mutation tests look into kernels that way.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from typing import Any
 from zlib import crc32
 
 import numba
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.caching import IndexDataCacheFile
@@ -18,6 +23,8 @@ from numba.extending import intrinsic, overload
 
 __all__ = [
     "DOT_MATH",
+    "generic",
+    "implements",
     "jit",
     "jit_inline",
     "jit_sums",
@@ -25,7 +32,6 @@ __all__ = [
     "load_word",
     "multiply_high",
     "on_compilation",
-    "overload_rows",
     "prefetch",
     "trailing_zeros",
 ]
@@ -35,9 +41,13 @@ DOT_MATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
+_OFF = bool(numba.config.DISABLE_JIT)
+
 
 def jit(function: Callable[..., Any], **options: Any) -> Any:
     """Compile `function` without the GIL; cache on disk where some cache directory is writable."""
+    if _OFF:
+        return np.errstate(all="ignore")(function)  # numbers overflow in silence, as compiled
     options = {**_OPTIONS, **options}
     try:
         kernel = numba.njit(function, cache=True, **options)
@@ -114,13 +124,40 @@ def jit_sums(function: Callable[..., Any]) -> Any:
     return jit(function, fastmath=DOT_MATH, forceinline=True)
 
 
-def overload_rows(function: Callable[..., Any], fastmath: set[str] | bool = False) -> Any:
-    """Register an implementation of `function`, chosen by the type of its first argument."""
+def generic(function: Callable[..., Any]) -> Any:
+    """Make `function` one that kernels call, and `implements` implements by types of arguments."""
+    choices: list[Callable[..., Any]] = []
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        if not _OFF:
+            raise TypeError(f"{function.__name__} runs inside kernels only")
+        kinds = [numba.typeof(arg) for arg in args]
+        found = next(filter(None, (choose(*kinds) for choose in choices)))
+        return found(*args)
+
+    call.choices = choices  # type: ignore[attr-defined]
+    return call
+
+
+def implements(function: Any, fastmath: set[str] | bool = False) -> Any:
+    """Register an implementation of a `generic` function.
+
+    The decorated function is given the types of the arguments, and returns the implementation for
+    them, or None if it has none.
+    """
+    if _OFF:
+        return function.choices.append
     options = {**_OPTIONS, "fastmath": fastmath, "forceinline": True}
     return overload(function, jit_options=options, strict=False)
 
 
-@intrinsic
+def _intrinsic(meaning: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate an intrinsic, which means the same as `meaning` does in Python."""
+    return (lambda function: meaning) if _OFF else intrinsic
+
+
+@_intrinsic(lambda array, index: None)
 def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
     """Ask for the cache line of ``array[index]``; a hint, never a fault."""
 
@@ -145,7 +182,7 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
     return types.void(array, index), codegen
 
 
-@intrinsic
+@_intrinsic(lambda a, b: np.uint64(int(a) * int(b) >> 64))
 def multiply_high(typingctx: Any, a: Any, b: Any) -> Any:
     """Return the upper 64 of the 128 bits of ``a * b``, both uint64."""
 
@@ -157,7 +194,7 @@ def multiply_high(typingctx: Any, a: Any, b: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), codegen
 
 
-@intrinsic
+@_intrinsic(lambda a: np.uint64(64 - int(a).bit_length()))
 def leading_zeros(typingctx: Any, a: Any) -> Any:
     """Count the zero bits above the highest one of a uint64; 64 if there is none."""
 
@@ -167,7 +204,7 @@ def leading_zeros(typingctx: Any, a: Any) -> Any:
     return types.uint64(types.uint64), codegen
 
 
-@intrinsic
+@_intrinsic(lambda a: np.uint64((int(a) & -int(a)).bit_length() - 1 if a else 64))
 def trailing_zeros(typingctx: Any, a: Any) -> Any:
     """Count the zero bits below the lowest one of a uint64; 64 if there is none."""
 
@@ -177,7 +214,7 @@ def trailing_zeros(typingctx: Any, a: Any) -> Any:
     return types.uint64(types.uint64), codegen
 
 
-@intrinsic
+@_intrinsic(lambda array, index: array[index : int(index) + 8].view("<u8")[0])
 def load_word(typingctx: Any, array: Any, index: Any) -> Any:
     """Return the 8 bytes from ``array[index]`` on as a uint64, the first lowest; unchecked."""
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._jit import jit_inline, jit_sums, overload_rows, prefetch
+from ._jit import generic, implements, jit_inline, jit_sums, prefetch
 
 __all__ = [
     "Slots",
@@ -95,32 +95,33 @@ def _slots(n_rows: int, width: int) -> Slots:
     return Slots(np.zeros(shape, np.int32), np.zeros(shape), np.zeros(n_rows, np.int32))
 
 
-def load_duals(beta: Any, i: int, out: Any) -> None:
+@generic
+def load_duals(beta: Any, i: int, out: Any) -> Any:
     """Fill `out` with the dual variables of row i, one per class."""
-    raise TypeError("load_duals runs inside kernels only")
 
 
-def prefetch_duals(beta: Any, i: int) -> None:
+@generic
+def prefetch_duals(beta: Any, i: int) -> Any:
     """Ask for the dual variables of row i."""
-    raise TypeError("prefetch_duals runs inside kernels only")
 
 
-def store_duals(beta: Any, i: int, classes: Any, values: Any, n: int) -> bool:
+@generic
+def store_duals(beta: Any, i: int, classes: Any, values: Any, n: int) -> Any:
     """Set n dual variables of row i; return false, having done nothing, if they do not fit.
 
     With slots, all others become 0.
     """
-    raise TypeError("store_duals runs inside kernels only")
 
 
-def inner_duals(beta: Any, i: int, upper: float, classes: Any, b: Any) -> int:
+@generic
+def inner_duals(beta: Any, i: int, upper: float, classes: Any, b: Any) -> Any:
     """Fill `classes` and `b` with the dual variables of row i inside their bounds; return how many.
 
     With slots, those are the nonzero ones.
     """
-    raise TypeError("inner_duals runs inside kernels only")
 
 
+@generic
 def movable_duals(
     beta: Any,
     i: int,
@@ -131,7 +132,7 @@ def movable_duals(
     classes: Any,
     t: Any,
     b: Any,
-) -> tuple[int, float, float, float]:
+) -> Any:
     """Fill `classes`, `t` and `b` with the dual variables of row i that a block step may move.
 
     With slots, those are the nonzero ones and that of the most violating class (Keerthi et al.
@@ -142,7 +143,6 @@ def movable_duals(
     Returns how many, the row's share of the duality gap, the largest t among those left out at 0
     and the smallest among those left out at `upper`. ``violations[label]`` is 0.
     """
-    raise TypeError("movable_duals runs inside kernels only")
 
 
 @jit_sums
@@ -187,7 +187,7 @@ def is_slots(beta: Any) -> bool:
     return getattr(beta, "instance_class", None) is Slots
 
 
-@overload_rows(load_duals)
+@implements(load_duals)
 def _load_duals(beta: Any, i: Any, out: Any) -> Any:
     def load_dense(beta, i, out):  # type: ignore[no-untyped-def]
         for m in range(out.shape[0]):
@@ -202,7 +202,7 @@ def _load_duals(beta: Any, i: Any, out: Any) -> Any:
     return load_slots if is_slots(beta) else load_dense
 
 
-@overload_rows(prefetch_duals)
+@implements(prefetch_duals)
 def _prefetch_duals(beta: Any, i: Any) -> Any:
     def prefetch_dense(beta, i):  # type: ignore[no-untyped-def]
         k = beta.shape[1]
@@ -219,7 +219,7 @@ def _prefetch_duals(beta: Any, i: Any) -> Any:
     return prefetch_slots if is_slots(beta) else prefetch_dense
 
 
-@overload_rows(store_duals)
+@implements(store_duals)
 def _store_duals(beta: Any, i: Any, classes: Any, values: Any, n: Any) -> Any:
     def store_dense(beta, i, classes, values, n):  # type: ignore[no-untyped-def]
         for c in range(n):
@@ -244,7 +244,7 @@ def _store_duals(beta: Any, i: Any, classes: Any, values: Any, n: Any) -> Any:
     return store_slots if is_slots(beta) else store_dense
 
 
-@overload_rows(inner_duals)
+@implements(inner_duals)
 def _inner_duals(beta: Any, i: Any, upper: Any, classes: Any, b: Any) -> Any:
     def inner_dense(beta, i, upper, classes, b):  # type: ignore[no-untyped-def]
         n = 0
@@ -265,7 +265,7 @@ def _inner_duals(beta: Any, i: Any, upper: Any, classes: Any, b: Any) -> Any:
     return inner_slots if is_slots(beta) else inner_dense
 
 
-@overload_rows(movable_duals)
+@implements(movable_duals)
 def _movable_duals(
     beta: Any,
     i: Any,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from ._jit import DOT_MATH, jit, overload_rows, prefetch
+from ._jit import DOT_MATH, generic, implements, jit, prefetch
 
 __all__ = [
     "CSRRows",
@@ -128,62 +128,58 @@ def _read_only(array: Any) -> Any:
     return view
 
 
-# The functions below exist for the type checker and for `overload_rows`; kernels call what the
-# overloads return.
-
-
-def row_dot(rows: Rows, i: int, w: Any) -> float:
+@generic
+def row_dot(rows: Rows, i: int, w: Any) -> Any:
     """Return ``X[i] @ w[:-1] + bias * w[-1]``, accumulated in float64."""
-    raise TypeError("row_dot runs inside kernels only")
 
 
-def row_axpy(rows: Rows, i: int, step: float, w: Any) -> None:
+@generic
+def row_axpy(rows: Rows, i: int, step: float, w: Any) -> Any:
     """Add ``step * X[i]`` to ``w[:-1]`` and ``step * bias`` to ``w[-1]``, in place."""
-    raise TypeError("row_axpy runs inside kernels only")
 
 
-def row_sqnorm(rows: Rows, i: int) -> float:
+@generic
+def row_sqnorm(rows: Rows, i: int) -> Any:
     """Return ``X[i] @ X[i] + bias**2``, accumulated in float64."""
-    raise TypeError("row_sqnorm runs inside kernels only")
 
 
-def row_outer(rows: Rows, i: int, scale: float, out: Any) -> None:
+@generic
+def row_outer(rows: Rows, i: int, scale: float, out: Any) -> Any:
     """Add half of ``scale * x x'``, x row i with its bias: the whole is ``out + out'``."""
-    raise TypeError("row_outer runs inside kernels only")
 
 
-def row_scores(rows: Rows, i: int, W: Any, out: Any) -> None:
+@generic
+def row_scores(rows: Rows, i: int, W: Any, out: Any) -> Any:
     """Fill `out` with ``X[i] @ W[:-1] + bias * W[-1]``, accumulated in float64."""
-    raise TypeError("row_scores runs inside kernels only")
 
 
-def row_scores_few(rows: Rows, i: int, W: Any, classes: Any, n: int, out: Any) -> None:
+@generic
+def row_scores_few(rows: Rows, i: int, W: Any, classes: Any, n: int, out: Any) -> Any:
     """Fill ``out[c]`` with the score of class ``classes[c]``, for the first n of `classes`."""
-    raise TypeError("row_scores_few runs inside kernels only")
 
 
-def row_add_few(rows: Rows, i: int, classes: Any, step: Any, n: int, W: Any, scratch: Any) -> None:
+@generic
+def row_add_few(rows: Rows, i: int, classes: Any, step: Any, n: int, W: Any, scratch: Any) -> Any:
     """Add ``step[c] * X[i]`` to the weights of class ``classes[c]``, bias included, in place.
 
     For the first n of `classes`, each of which is there once. `scratch` holds as many numbers as
     there are classes in all.
     """
-    raise TypeError("row_add_few runs inside kernels only")
 
 
-def row_entries(rows: Rows, i: int, values: Any, places: Any) -> int:
+@generic
+def row_entries(rows: Rows, i: int, values: Any, places: Any) -> Any:
     """Fill in the entries of row i and where they are, the bias last; return how many."""
-    raise TypeError("row_entries runs inside kernels only")
 
 
-def row_prefetch_head(rows: Rows, i: int) -> None:
+@generic
+def row_prefetch_head(rows: Rows, i: int) -> Any:
     """Ask for what `row_prefetch` has to read before it knows where row i is."""
-    raise TypeError("row_prefetch_head runs inside kernels only")
 
 
-def row_prefetch(rows: Rows, i: int) -> None:
+@generic
+def row_prefetch(rows: Rows, i: int) -> Any:
     """Ask for the start of row i: rows are visited in random order, and DCD waits for memory."""
-    raise TypeError("row_prefetch runs inside kernels only")
 
 
 def _is_csr(rows: Any) -> bool:
@@ -196,7 +192,7 @@ def _is_csr(rows: Any) -> bool:
 # sweep over 9 million entries.
 
 
-@overload_rows(row_dot, fastmath={"contract", "nsz"})
+@implements(row_dot, fastmath={"contract", "nsz"})
 def _row_dot_csr(rows: Any, i: Any, w: Any) -> Any:
     if not _is_csr(rows):
         return None
@@ -215,19 +211,19 @@ def _row_dot_csr(rows: Any, i: Any, w: Any) -> Any:
         while j < end:
             a += np.float64(data[j]) * np.float64(w[indices[j]])
             j += one
-        return (a + b) + (c + d) + rows.bias * w[w.shape[0] - 1]
+        return (a + b) + (c + d) + rows.bias * np.float64(w[w.shape[0] - 1])
 
     return dot
 
 
-@overload_rows(row_dot, fastmath=DOT_MATH)
+@implements(row_dot, fastmath=DOT_MATH)
 def _row_dot_dense(rows: Any, i: Any, w: Any) -> Any:
     if _is_csr(rows):
         return None
 
     def dot(rows, i, w):  # type: ignore[no-untyped-def]
         row = rows.data[i]
-        total = rows.bias * w[w.shape[0] - 1]
+        total = rows.bias * np.float64(w[w.shape[0] - 1])
         for j in range(row.shape[0]):
             total += np.float64(row[j]) * np.float64(w[j])
         return total
@@ -235,7 +231,7 @@ def _row_dot_dense(rows: Any, i: Any, w: Any) -> Any:
     return dot
 
 
-@overload_rows(row_axpy, fastmath={"contract", "nsz"})
+@implements(row_axpy, fastmath={"contract", "nsz"})
 def _row_axpy(rows: Any, i: Any, step: Any, w: Any) -> Any:
     dtype = np.float32 if w.dtype.bitwidth == 32 else np.float64
 
@@ -256,7 +252,7 @@ def _row_axpy(rows: Any, i: Any, step: Any, w: Any) -> Any:
     return axpy_csr if _is_csr(rows) else axpy_dense
 
 
-@overload_rows(row_sqnorm, fastmath=DOT_MATH)
+@implements(row_sqnorm, fastmath=DOT_MATH)
 def _row_sqnorm(rows: Any, i: Any) -> Any:
     def sqnorm_csr(rows, i):  # type: ignore[no-untyped-def]
         total = rows.bias * rows.bias
@@ -274,13 +270,13 @@ def _row_sqnorm(rows: Any, i: Any) -> Any:
     return sqnorm_csr if _is_csr(rows) else sqnorm_dense
 
 
-@overload_rows(row_scores, fastmath={"contract", "nsz"})
+@implements(row_scores, fastmath={"contract", "nsz"})
 def _row_scores(rows: Any, i: Any, W: Any, out: Any) -> Any:
     def scores_csr(rows, i, W, out):  # type: ignore[no-untyped-def]
         k = out.shape[0]
         last = W[W.shape[0] - 1]
         for m in range(k):
-            out[m] = rows.bias * last[m]
+            out[m] = rows.bias * np.float64(last[m])
         j, end = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])
         one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
         data, indices = rows.data, rows.indices
@@ -304,7 +300,7 @@ def _row_scores(rows: Any, i: Any, W: Any, out: Any) -> Any:
         row = rows.data[i]
         last = W[W.shape[0] - 1]
         for m in range(k):
-            out[m] = rows.bias * last[m]
+            out[m] = rows.bias * np.float64(last[m])
         fours = row.shape[0] // 4 * 4
         for j in range(0, fours, 4):
             xa, xb = np.float64(row[j]), np.float64(row[j + 1])
@@ -321,12 +317,12 @@ def _row_scores(rows: Any, i: Any, W: Any, out: Any) -> Any:
     return scores_csr if _is_csr(rows) else scores_dense
 
 
-@overload_rows(row_scores_few, fastmath={"contract", "nsz"})
+@implements(row_scores_few, fastmath={"contract", "nsz"})
 def _row_scores_few(rows: Any, i: Any, W: Any, classes: Any, n: Any, out: Any) -> Any:
     def scores_csr(rows, i, W, classes, n, out):  # type: ignore[no-untyped-def]
         last = W[W.shape[0] - 1]
         for c in range(n):
-            out[c] = rows.bias * last[classes[c]]
+            out[c] = rows.bias * np.float64(last[classes[c]])
         for j in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
             x = np.float64(rows.data[j])
             weights = W[rows.indices[j]]
@@ -337,7 +333,7 @@ def _row_scores_few(rows: Any, i: Any, W: Any, classes: Any, n: Any, out: Any) -
         row = rows.data[i]
         last = W[W.shape[0] - 1]
         for c in range(n):
-            out[c] = rows.bias * last[classes[c]]
+            out[c] = rows.bias * np.float64(last[classes[c]])
         for j in range(row.shape[0]):
             x = np.float64(row[j])
             weights = W[j]
@@ -352,7 +348,7 @@ def _row_scores_few(rows: Any, i: Any, W: Any, classes: Any, n: Any, out: Any) -
 FEW_CLASSES = 0.25
 
 
-@overload_rows(row_add_few, fastmath={"contract", "nsz"})
+@implements(row_add_few, fastmath={"contract", "nsz"})
 def _row_add_few(rows: Any, i: Any, classes: Any, step: Any, n: Any, W: Any, scratch: Any) -> Any:
     # The loops over classes stand here in full: as a function of their own they are not inlined
     # and take four times as long.
@@ -405,7 +401,7 @@ def _row_add_few(rows: Any, i: Any, classes: Any, step: Any, n: Any, W: Any, scr
     return add_csr if _is_csr(rows) else add_dense
 
 
-@overload_rows(row_outer, fastmath={"contract", "nsz"})
+@implements(row_outer, fastmath={"contract", "nsz"})
 def _row_outer(rows: Any, i: Any, scale: Any, out: Any) -> Any:
     def outer_csr(rows, i, scale, out):  # type: ignore[no-untyped-def]
         data, indices = rows.data, rows.indices
@@ -434,7 +430,7 @@ def _row_outer(rows: Any, i: Any, scale: Any, out: Any) -> Any:
     return outer_csr if _is_csr(rows) else outer_dense
 
 
-@overload_rows(row_entries)
+@implements(row_entries)
 def _row_entries(rows: Any, i: Any, values: Any, places: Any) -> Any:
     def entries_csr(rows, i, values, places):  # type: ignore[no-untyped-def]
         n = 0
@@ -458,7 +454,7 @@ def _row_entries(rows: Any, i: Any, values: Any, places: Any) -> Any:
     return entries_csr if _is_csr(rows) else entries_dense
 
 
-@overload_rows(row_prefetch_head)
+@implements(row_prefetch_head)
 def _row_prefetch_head(rows: Any, i: Any) -> Any:
     def head_csr(rows, i):  # type: ignore[no-untyped-def]
         prefetch(rows.indptr, i)
@@ -469,7 +465,7 @@ def _row_prefetch_head(rows: Any, i: Any) -> Any:
     return head_csr if _is_csr(rows) else head_dense
 
 
-@overload_rows(row_prefetch)
+@implements(row_prefetch)
 def _row_prefetch(rows: Any, i: Any) -> Any:
     if _is_csr(rows):
         per_line = CACHE_LINE // max(rows[0].dtype.bitwidth // 8, rows[1].dtype.bitwidth // 8)

@@ -250,7 +250,7 @@ def _adapt(
     order: Any, gains: Any, preference: Any, reference: float, rate: float, idle: float
 ) -> float:
     """Raise the preference of rows that gained more than the fading average (Algorithm 5)."""
-    fade = 1.0 / order.shape[0]
+    fade = 1.0 / max(order.shape[0], 1)
     for t in range(order.shape[0]):
         i = order[t]
         gain = gains[t]

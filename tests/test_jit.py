@@ -78,6 +78,32 @@ def test_fit_works_where_no_cache_can_be_written(tmp_path):
     assert run(FIT, tmp_path, PYTHONDONTWRITEBYTECODE="1", **places) == ["True", "NullCache"]
 
 
+PYTHON = """
+import numpy as np
+import scipy.sparse as sp
+from dualsweep import LinearSVC
+from dualsweep.kernels.binary import sweep
+
+X = np.random.default_rng(0).normal(size=(15, 3))
+y = np.arange(15) % 3
+for kind in ("ovr", "crammer_singer", "weston_watkins"):
+    for layout in (np.asarray, sp.csr_array):
+        for solver in ("sweep", "newton"):
+            model = LinearSVC(loss="hinge", multi_class=kind, solver=solver, tol=1e-8)
+            model.fit(layout(X), y)
+            print(round(model.primal_objective_, 5))
+print(hasattr(sweep, "signatures"))
+"""
+
+
+def test_everything_runs_in_plain_python_too():
+    """Kernels are looked into that way; rounding is not quite that of compiled ones."""
+    compiled = run(PYTHON, PACKAGE.parent)
+    python = run(PYTHON, PACKAGE.parent, NUMBA_DISABLE_JIT="1")
+    assert (compiled.pop(), python.pop()) == ("True", "False")
+    assert compiled == python
+
+
 def test_sums_keep_infinity_and_nan():
     assert {"reassoc", "contract"} <= DOT_MATH
     assert not DOT_MATH & {"ninf", "nnan", "fast"}

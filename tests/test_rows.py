@@ -186,6 +186,7 @@ def test_last_column_is_a_right_index():
     assert isinstance(as_rows(X, 1.0), CSRRows)
 
 
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="everything is plain Python")
 @pytest.mark.parametrize("function", [row_dot, row_axpy, row_sqnorm, row_prefetch])
 def test_row_functions_are_for_kernels_only(function):
     arguments = {row_dot: (0, np.zeros(3)), row_axpy: (0, 1.0, np.zeros(3))}.get(function, (0,))

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from .._jit import jit, jit_inline, jit_sums, overload_rows, prefetch
+from .._jit import generic, implements, jit, jit_inline, jit_sums, prefetch
 from ..duals import (
     inner_duals,
     is_slots,
@@ -162,19 +162,19 @@ def _losses(t: Any, b: Any, joint: bool) -> tuple[float, float, float]:
     return loss, product, total
 
 
+@generic
 def block_step(
     beta: Any, t: Any, b: Any, k: int, upper: float, q: float, new: Any, scratch: Any
-) -> float:
+) -> Any:
     """Fill `new` with the optimal dual variables of k of a row's classes, all others being fixed.
 
     Of `beta` only the type counts: slots are Crammer-Singer's. Returns the level of t at which a
     dual variable would move: the others stay if they are 0 with t below it or, with Weston-Watkins,
     `upper` with t above it.
     """
-    raise TypeError("block_step runs inside kernels only")
 
 
-@overload_rows(block_step)
+@implements(block_step)
 def _block_step(
     beta: Any, t: Any, b: Any, k: Any, upper: Any, q: Any, new: Any, scratch: Any
 ) -> Any:
