@@ -19,12 +19,14 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
-# Arbitrary and damaged input, SECONDS of it for each of tests/fuzz_NAME.py.
+# Arbitrary and damaged input, SECONDS of it for each of tests/fuzz_NAME.py; and certificates of
+# extreme numbers against exact ones, about as long.
 FUZZ := svmlight models stores
 SECONDS ?= 600
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --editable ".[fuzz]"
 	for name in $(FUZZ); do $(BIN)/python tests/fuzz_$$name.py -max_total_time=$(SECONDS) || exit 1; done
+	DUALSWEEP_EXAMPLES=$$((8 * $(SECONDS))) $(BIN)/pytest -q tests/hostile/test_numbers.py
 
 # Time to equal primal suboptimality against scikit-learn, LIBLINEAR and ReHLine. DATA is a folder
 # of NAME.npz files; see benchmarks/README.md.

@@ -14,6 +14,7 @@ from ..io._files import check_target
 from ..io.liblinear import integer_classes
 from ..training import PlainSVC
 from ..training.blocks import load_if_it_fits
+from ..training.verdict import shortfall
 from ._shell import (
     FAILED,
     INTERRUPTED,
@@ -166,12 +167,12 @@ def train(
         shell.facts |= {"model": str(path), "format": model_format, "interrupted": interrupted}
         shell.tell(f"Model written to {path}")
         if interrupted:
-            shell.say(f"Interrupted. {_shortfall(model)}")
+            shell.say(f"Interrupted. The model is written: {shortfall(model)}.")
             shell.code = INTERRUPTED
         elif not model.converged_:
             shell.say(
-                f"Not converged. {_shortfall(model)} Raise --max-iter, --max-time or --tol, or "
-                "scale the features."
+                f"Not converged. The model is written: {shortfall(model)}. Raise --max-iter, "
+                "--max-time or --tol, or scale the features."
             )
             shell.code = FAILED
 
@@ -218,12 +219,3 @@ def certificate(model: PlainSVC | LinearSVCCV) -> dict[str, Any]:
         "epochs": model.n_iter_,
         "support_vectors": len(model.support_),
     }
-
-
-def _shortfall(model: Any) -> str:
-    relation = "<=" if model.converged_ else ">"
-    return (
-        f"The model is written: relative duality gap {model.relative_gap_:.1e} {relation} tol "
-        f"{model.tol:.1e} after {model.n_iter_} epochs, so no objective is more than "
-        f"{100 * min(model.relative_gap_, 1.0):.3g} % lower."
-    )
