@@ -30,7 +30,7 @@ def write(path: Path, megabytes: int, n_features: int, block_megabytes: int) -> 
     import numpy as np
 
     from dualsweep.datasets import make_text_like
-    from dualsweep.io.store import new_store, _Writer
+    from dualsweep.io.store import _Writer, new_store
 
     with new_store(path, force=False) as folder:
         writer = _Writer(folder, block_megabytes * MEGABYTE)

@@ -44,9 +44,12 @@ class PerClass:
     def coef(self, ws: list[Any]) -> tuple[Any, Any]:
         """Return the model's rows of coefficients, and the weights of the bias.
 
-        Memory for weights that are 0 is never touched: a thousand classes that were not begun
-        have a lot of it.
+        A single row is a view of its weights, which may be all that memory holds. Of several,
+        memory for weights that are 0 is never touched: a thousand classes that were not begun have
+        a lot of it.
         """
+        if len(ws) == 1:
+            return ws[0][None, :-1], ws[0][-1:]
         coef = np.zeros((len(ws), len(ws[0]) - 1))
         for row, w in zip(coef, ws, strict=True):
             if w[:-1].any():

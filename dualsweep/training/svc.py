@@ -158,7 +158,8 @@ class PlainSVC:
 
             def run(p: int, watch: Callable[[Progress], bool], **options: Any) -> Result:
                 epochs = callbacks.problem(
-                    p, lambda w: {"classes_": classes, **self._coef(formulation, [w])}
+                    p,
+                    lambda w: {"classes_": classes, **self._coef(formulation, [w.astype(float)])},
                 )
                 result = solve_problem(
                     p, watch=lambda progress: watch(progress) or epochs(progress), **options
