@@ -1,5 +1,8 @@
 """One sweep and one certificate against the naive loop, visit by visit."""
 
+from fractions import Fraction
+
+import exact
 import naive
 import numpy as np
 import pytest
@@ -7,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualsweep.kernels.binary import gap_share, maximiser, sweep
-from dualsweep.kernels.certificate import certify, weights
+from dualsweep.kernels.certificate import SLACK_ROUNDING, SUM_ROUNDING, certify, weights
 from dualsweep.losses import LOSSES
+from dualsweep.rows import as_rows
 
 N_ROWS, N_FEATURES = 30, 7
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=200)
@@ -202,6 +206,60 @@ def test_tiny_gaps_keep_their_relative_precision(loss, step):
     truth = float(exact.gap(w, alpha))
     assert 0 < truth < (1e3 * step if loss == "hinge" else 1e3 * step**2) * primal
     np.testing.assert_allclose(gap, truth, rtol=1e-6)
+
+
+def test_weights_of_a_certificate_take_all_dual_variables():
+    X, y = naive.random_data(5, 3)
+    alpha, w = np.array([-1.0, 1.0, 0.0, -0.5, 2.0]), np.full(4, np.nan)
+    weights(as_rows(X, 1.5), y, alpha, w)
+    np.testing.assert_allclose(w, naive.Naive(X, y, 1.0, "squared", 1.5).weights(alpha))
+
+
+def gap_with_rounding(oracle, alpha, w, slack):
+    """The largest gap, row by row, of slacks that round to `slack` and weights that round to w."""
+    norm = np.sqrt((oracle.Z**2).sum(axis=1))
+    error = SLACK_ROUNDING * (1 + np.sqrt(w @ w) * norm)
+    shares = np.array(
+        [
+            [c * exact.LOSSES[oracle.loss](s) - a * s + d * a**2 / 2 for s in (end, start)]
+            for c, a, d, end, start in zip(
+                oracle.cost, alpha, oracle.diag, slack - error, slack + error, strict=True
+            )
+        ]
+    )
+    drift = SUM_ROUNDING * np.sqrt(len(alpha)) * (np.abs(alpha) @ norm)
+    return shares.max(axis=1).sum() + drift**2 / 2
+
+
+def assert_no_less_than_exact(gap, X, y, cost, loss, w, alpha):
+    assert Fraction(gap) >= naive.Naive(X, y, cost, loss, exact=True).gap(w, alpha)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_certificate_allows_for_the_rounding_of_slacks(scale):
+    """All margins are 1, but for rounding, which the cost makes matter."""
+    X = scale * (np.eye(6, 9) + 0.1 * np.random.default_rng(0).normal(size=(6, 9)))
+    y, cost = np.array([1.0, -1.0] * 3), 1e15
+    oracle = naive.Naive(X, y, cost, "hinge")
+    alpha = np.linalg.solve(oracle.Z @ oracle.Z.T, np.ones(6))
+    assert ((alpha > 0) & (alpha < cost)).all()
+    w, _, gap, slack = run_certify(naive.library_problem(X, y, cost, "hinge"), alpha)
+    assert np.abs(slack).max() < 1e-14
+    assert_no_less_than_exact(gap, X, y, cost, "hinge", w, alpha)
+    assert gap == pytest.approx(gap_with_rounding(oracle, alpha, w, slack), rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e3])
+def test_certificate_allows_for_the_rounding_of_weights(scale):
+    """All rows are there for both labels: the weights are 0, but for rounding, and all shares."""
+    rng = np.random.default_rng(0)
+    half, cost = scale * rng.normal(size=(7, 3)), 10.0 ** rng.uniform(-2, 2, 7)
+    X, y, alpha = np.vstack([half, half]), np.repeat([1.0, -1.0], 7), np.tile(cost, 2)
+    w, _, gap, slack = run_certify(naive.library_problem(X, y, alpha, "hinge"), alpha)
+    assert 0 < gap < 1e-20 * scale**2 * alpha.sum() ** 2
+    assert_no_less_than_exact(gap, X, y, alpha, "hinge", w, alpha)
+    oracle = naive.Naive(X, y, alpha, "hinge")
+    assert gap == pytest.approx(gap_with_rounding(oracle, alpha, w, slack), rel=1e-9)
 
 
 def exact_share(a, slack, loss, cost):

@@ -12,7 +12,14 @@ from sklearn.datasets import load_breast_cancer
 
 import dualsweep.newton as newton_module
 from dualsweep import LinearSVC
-from dualsweep.kernels.newton import gram, hessian_product, implied_dual, margins, slope
+from dualsweep.kernels.newton import (
+    add_rows,
+    gram,
+    hessian_product,
+    implied_dual,
+    margins,
+    slope,
+)
 from dualsweep.losses import LOSSES
 from dualsweep.newton import newton, newton_cost
 from dualsweep.rows import as_rows
@@ -47,6 +54,11 @@ def test_passes(rows_and_dense):
     out = np.ones(7)
     hessian_product(rows, members, scale, v, out)
     np.testing.assert_allclose(out, 1 + hessian @ v)
+
+    scale[:5] = -1.0, 0.0, 1.0, -0.5, 2.0
+    out = np.ones(7)
+    add_rows(rows, y, members, scale, out)
+    np.testing.assert_allclose(out, 1 + (scale * y[members]) @ Z[members])
 
 
 @pytest.mark.parametrize("loss", LOSSES)

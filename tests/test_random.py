@@ -35,7 +35,14 @@ def test_numbers_are_those_of_splitmix64():
     assert [int(_next(state)) for _ in published] == published
 
 
+@EXAMPLES
+@given(SEEDS)
+def test_numbers_from_the_unit_interval_have_53_random_bits(seed):
+    assert uniform(state_of(seed)) * 2**53 == int(_next(state_of(seed))) >> 11
+
+
 def test_seeds_determine_the_state():
+    assert random_state(0).shape == (1,)
     seeds = [(0, 0), (0, 1), (1, 0), (1, 1), (2**31, 0), (0, 2**31)]
     states = [int(random_state(*seed)[0]) for seed in seeds]
     assert states == [int(random_state(*seed)[0]) for seed in seeds]
@@ -81,6 +88,19 @@ def test_shuffle_permutes_in_place(seed, items):
     shuffle(state_of(seed), again)
     assert sorted(array.tolist()) == sorted(items)
     np.testing.assert_array_equal(array, again)
+
+
+@EXAMPLES
+@given(SEEDS, st.integers(0, 10))
+def test_shuffle_is_that_of_fisher_and_yates(seed, n):
+    one, other = state_of(seed), state_of(seed)
+    array, items = np.arange(n), list(range(n))
+    shuffle(one, array)
+    for t in range(n - 1, 0, -1):
+        j = random_below(other, t + 1)
+        items[t], items[j] = items[j], items[t]
+    assert array.tolist() == items
+    assert one == other
 
 
 def test_all_permutations_are_equally_likely():

@@ -1,4 +1,4 @@
-"""Rows: the three row functions against NumPy, and what `as_rows` does not do to X."""
+"""Rows: the row functions against NumPy, and what `as_rows` does not do to X."""
 
 import numba
 import numpy as np
@@ -9,10 +9,17 @@ from naive import augment
 from dualsweep.rows import (
     CSRRows,
     as_rows,
+    n_rows,
+    n_stored,
+    row_add_few,
     row_axpy,
     row_dot,
+    row_entries,
+    row_outer,
     row_prefetch,
     row_prefetch_head,
+    row_scores,
+    row_scores_few,
     row_sqnorm,
     sqnorms,
 )
@@ -31,6 +38,22 @@ def run_all(rows, steps, w, dots, norms):
         norms[i] = row_sqnorm(rows, i)
     for i in range(steps.shape[0]):
         row_axpy(rows, i, steps[i], w)
+
+
+@numba.njit
+def run_multiclass(rows, classes, steps, W, scores, few, scratch):
+    for i in range(steps.shape[0]):
+        row_scores(rows, i, W, scores[i])
+        row_scores_few(rows, i, W, classes, classes.shape[0], few[i])
+    for i in range(steps.shape[0]):
+        row_add_few(rows, i, classes, steps[i], classes.shape[0], W, scratch)
+
+
+@numba.njit
+def run_gram(rows, scales, halves, values, places, counts):
+    for i in range(scales.shape[0]):
+        row_outer(rows, i, scales[i], halves)
+        counts[i] = row_entries(rows, i, values[i], places[i])
 
 
 def ragged(dtype=np.float64):
@@ -100,6 +123,48 @@ def test_row_functions(layout, dtype, bias, w_dtype):
     dense = ragged(dtype)
     X = dense if layout == "dense" else csr(index=layout, dtype=dtype)
     assert_same_rows(as_rows(X, bias), augment(dense, bias), w_dtype)
+
+
+@pytest.mark.parametrize("w_dtype", FLOATS)
+@pytest.mark.parametrize("few", [1, 2, 3, 8])  # of 8 classes: few are written one by one
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+def test_multiclass_row_functions(layout, few, w_dtype):
+    bias, Z = 2.5, augment(ragged(), 2.5)
+    rows = as_rows(ragged() if layout == "dense" else csr(), bias)
+    rng = np.random.default_rng(few)
+    W = rng.normal(size=(N_FEATURES + 1, 8)).astype(w_dtype)
+    start = W.astype(np.float64)
+    classes, steps = rng.permutation(8)[:few], rng.normal(size=(len(Z), few))
+    scores, scores_few = np.full((len(Z), 8), np.nan), np.full((len(Z), few + 1), np.nan)
+    run_multiclass(rows, classes, steps, W, scores, scores_few, np.full(8, np.nan))
+    np.testing.assert_allclose(scores, Z @ start, rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(scores_few[:, :few], Z @ start[:, classes], rtol=1e-13, atol=1e-14)
+    assert np.isnan(scores_few[:, few]).all()
+    expected = start.copy()
+    expected[:, classes] += Z.T @ steps
+    precision = 20 * np.finfo(w_dtype).eps
+    np.testing.assert_allclose(W, expected, rtol=precision, atol=precision)
+
+
+@pytest.mark.parametrize("make", [ragged, csr, lambda: reversed_csr()])
+def test_entries_and_gram(make):
+    bias, Z = 2.5, augment(ragged(), 2.5)
+    n, d = Z.shape
+    rows = as_rows(make(), bias)
+    scales, half = np.random.default_rng(0).normal(size=n), np.zeros((d, d))
+    values, places, counts = np.full((n, d), np.nan), np.full((n, d), -1), np.zeros(n, np.int64)
+    run_gram(rows, scales, half, values, places, counts)
+    np.testing.assert_allclose(half + half.T, Z.T @ np.diag(scales) @ Z, rtol=1e-12, atol=1e-13)
+    for x, count, value, place in zip(Z, counts, values, places, strict=True):
+        found = np.zeros(d)
+        found[place[:count]] = value[:count]
+        np.testing.assert_array_equal(found, x)
+        assert place[count - 1] == d - 1  # the bias is the last one
+        assert np.isnan(value[count:]).all()
+    assert n_rows(rows) == n
+    assert n_stored(rows) == (Z[:, :-1] != 0).sum() if make is not ragged else Z[:, :-1].size
+    if make is not ragged:
+        np.testing.assert_array_equal(counts, (Z != 0).sum(axis=1))
 
 
 @pytest.mark.parametrize("shape", [(3, 0), (0, 3)], ids=str)
@@ -178,6 +243,35 @@ def test_wrong_column_indices_raise(index, wrong, position):
     X.indices[position] = values[wrong]
     with pytest.raises(ValueError, match=r"column index outside 0\.\.11"):
         as_rows(X, 1.0)
+
+
+def small_csr(indptr, n_indices=3, n_data=3):
+    X = sp.csr_matrix((np.ones(3), [1, 0, 2], [0, 2, 3]), shape=(2, 3))
+    X.indptr = np.array(indptr, dtype=np.int32)
+    X.indices, X.data = X.indices[:n_indices], X.data[:n_data]
+    return X
+
+
+@pytest.mark.parametrize("indptr", [[0, 3], [0, 2, 3, 3]])
+def test_a_wrong_number_of_rows_raises(indptr):
+    with pytest.raises(ValueError, match=r"2 rows, but X.indptr has \d entries"):
+        as_rows(small_csr(indptr), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("indptr", "sizes"),
+    [
+        *(([1, 2, 3], (3, 3)), ([-1, 2, 3], (3, 3)), ([0, 3, 2], (3, 3)), ([0, 2, 4], (3, 3))),
+        *(([0, 2, 3], (2, 3)), ([0, 2, 3], (3, 2))),
+    ],
+)
+def test_wrong_row_ends_raise(indptr, sizes):
+    with pytest.raises(ValueError, match="does not ascend from 0 to at most"):
+        as_rows(small_csr(indptr, *sizes), 1.0)
+
+
+def test_entries_after_the_last_row_do_not_count():
+    assert_same_rows(as_rows(small_csr([0, 2, 2]), 0.5), augment(np.array([[1, 1, 0], [0] * 3]), 0.5))
 
 
 def test_last_column_is_a_right_index():

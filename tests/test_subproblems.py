@@ -158,7 +158,7 @@ def test_optimality_conditions(k, upper, kind):
     assert multiplier <= tiny or b.sum() == pytest.approx(upper, rel=1e-9, abs=k * tiny)
 
 
-def test_what_came_and_went_leaves_no_trace():
+def test_what_came_and_went_under_weston_watkins_leaves_no_trace():
     v = np.array([1e12, 1e-3, 2e-3])
     np.testing.assert_allclose(
         weston_watkins(v, 1e-4), exact_weston_watkins(v, 1e-4), rtol=1e-12, atol=0
@@ -206,7 +206,8 @@ def test_greedy_steps_violate_nothing_by_more_than_their_accuracy(accuracy, k):
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 24, 25, 100, 1001])
 def test_sorting(n):
     rng = np.random.default_rng(n)
-    for values in (rng.normal(size=n + 3), rng.integers(0, 4, n + 3).astype(float)):
+    ascending = np.arange(n + 3.0)
+    for values in (ascending, rng.normal(size=n + 3), rng.integers(0, 4, n + 3).astype(float)):
         found = values.copy()
         sort_descending(found, n)
         np.testing.assert_array_equal(found[:n], np.sort(values[:n])[::-1])

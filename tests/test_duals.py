@@ -1,0 +1,255 @@
+"""Dual variables of many classes: slots against a dense matrix, both against plain NumPy."""
+
+from copy import copy
+
+import numba
+import numpy as np
+import pytest
+
+from dualsweep.duals import (
+    FIRST_SLOTS,
+    MOST_SLOTS,
+    SlottedDuals,
+    inner_duals,
+    load_duals,
+    movable_duals,
+    prefetch_duals,
+    store_duals,
+)
+
+UPPER, LABEL, K = 2.0, 3, 12
+
+
+@numba.njit
+def load(beta, i, out):
+    prefetch_duals(beta, i)
+    load_duals(beta, i, out)
+
+
+@numba.njit
+def store(beta, i, classes, values, n):
+    return store_duals(beta, i, classes, values, n)
+
+
+@numba.njit
+def inner(beta, i, upper, classes, b):
+    return inner_duals(beta, i, upper, classes, b)
+
+
+@numba.njit
+def movable(beta, i, upper, label, violations, above, classes, t, b):
+    return movable_duals(beta, i, upper, label, violations, above, classes, t, b)
+
+
+def random_matrix(n=6, k=K, share=0.4, seed=0):
+    """Rows with nothing at `UPPER`, and some at 0; the last row is empty."""
+    rng = np.random.default_rng(seed)
+    beta = rng.uniform(0.1, UPPER, (n, k)) * (rng.random((n, k)) < share)
+    beta[:, min(LABEL, k - 1)] = 0.0
+    beta[-1] = 0.0
+    return beta
+
+
+def slotted(beta, reverse=False):
+    duals = SlottedDuals(*beta.shape)
+    rows, classes = np.nonzero(beta)
+    if reverse:
+        rows, classes = rows[::-1], classes[::-1]
+    duals.fill(rows, classes, beta[rows, classes])
+    return duals
+
+
+def dense(duals):
+    rows, classes, values = duals.nonzero()
+    beta = np.zeros((len(duals.slots.counts), duals.n_classes))
+    beta[rows, classes] = values
+    assert len(rows) == np.count_nonzero(beta)
+    return beta
+
+
+def loaded(beta, n, k):
+    """All rows, one after the other, as kernels read them."""
+    out = np.full((n, k), np.nan)
+    for i in range(n):
+        load(beta, i, out[i])
+    return out
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("share", [0.2, 0.9])
+@pytest.mark.parametrize("k", [2, 12, 40])
+def test_slots_hold_what_a_matrix_holds(k, share, reverse):
+    beta = random_matrix(k=k, share=share)
+    duals = slotted(beta, reverse)
+    np.testing.assert_array_equal(dense(duals), beta)
+    np.testing.assert_array_equal(loaded(duals.slots, 6, k), beta)
+    np.testing.assert_array_equal(loaded(beta, 6, k), beta)
+    width, needed = duals.slots.values.shape[1], np.count_nonzero(beta, axis=1).max()
+    assert width == min(FIRST_SLOTS, k) or needed <= width < 2 * needed
+
+
+def test_slots_are_as_wide_as_needed():
+    assert SlottedDuals(3, 5).slots.values.shape == (3, 5)
+    assert SlottedDuals(3, 50).slots.values.shape == (3, FIRST_SLOTS)
+    full = np.ones((1, FIRST_SLOTS))
+    assert slotted(full).slots.values.shape == (1, FIRST_SLOTS)
+    empty = SlottedDuals(3, 5)
+    assert not loaded(empty.slots, 3, 5).any()
+    empty.fill(*np.empty((2, 0), np.int64), np.empty(0))
+    assert len(empty.nonzero()[0]) == 0
+
+
+def test_widening_doubles_the_slots_up_to_one_for_each_class():
+    beta = random_matrix(k=40, share=0.1)
+    duals = slotted(beta)
+    for width in (16, 32, 40, 40):
+        duals.widen()
+        assert duals.slots.values.shape == duals.slots.classes.shape == (6, width)
+        np.testing.assert_array_equal(dense(duals), beta)
+
+
+def test_copies_share_nothing():
+    beta = random_matrix()
+    duals = slotted(beta)
+    twin = copy(duals)
+    twin *= 0.5
+    np.testing.assert_array_equal(dense(twin), 0.5 * beta)
+    np.testing.assert_array_equal(dense(duals), beta)
+
+
+@pytest.mark.parametrize("kind", ["slots", "dense"])
+def test_storing(kind):
+    beta = random_matrix()
+    target = slotted(beta).slots if kind == "slots" else beta.copy()
+    classes, values = np.array([7, 1, 10, 0]), np.array([0.5, 0.0, 1.5, 9.0])
+    assert store(target, 1, classes, values, 3)
+    expected = beta.copy()
+    if kind == "slots":
+        expected[1] = 0.0
+    expected[1, classes[:3]] = values[:3]
+    np.testing.assert_array_equal(loaded(target, 6, K), expected)
+
+
+@pytest.mark.parametrize("zeros", [0, 1])
+def test_what_does_not_fit_is_not_stored(zeros):
+    beta = random_matrix(k=40, share=0.1)
+    duals = slotted(beta)
+    values = np.ones(FIRST_SLOTS + 1)
+    values[:zeros] = 0.0
+    assert store(duals.slots, 2, np.arange(FIRST_SLOTS + 1), values, len(values)) == bool(zeros)
+    if zeros:
+        beta[2] = 0.0
+        beta[2, zeros : FIRST_SLOTS + 1] = 1.0
+    np.testing.assert_array_equal(dense(duals), beta)
+
+
+def with_some_at_upper(beta):
+    beta[:, ::4] = np.where(beta[:, ::4] > 0, UPPER, 0.0)
+    return beta
+
+
+def test_inner_duals():
+    beta = with_some_at_upper(random_matrix(share=0.8))
+    slots = slotted(beta).slots
+    for i in range(6):
+        for target, inside in ((beta, (beta[i] > 0) & (beta[i] < UPPER)), (slots, beta[i] > 0)):
+            classes, b = np.full(K, -1), np.full(K, np.nan)
+            n = inner(target, i, UPPER, classes, b)
+            np.testing.assert_array_equal(classes[:n], np.flatnonzero(inside))
+            np.testing.assert_array_equal(b[:n], beta[i, inside])
+            assert (classes[n:] == -1).all()
+
+
+def run_movable(beta, i, violations, above, label=LABEL):
+    k = len(violations)
+    classes, t, b = np.full(k + 1, -1), np.full(k + 1, np.nan), np.full(k + 1, np.nan)
+    before = violations.copy()
+    found = movable(beta, i, UPPER, label, violations, above, classes, t, b)
+    np.testing.assert_array_equal(violations, before)
+    n = int(found[0])
+    np.testing.assert_array_equal(t[:n], violations[classes[:n]])
+    assert label not in classes[:n]
+    assert len(set(classes[:n])) == n
+    return classes[:n], b[:n], *found[1:]
+
+
+def random_violations(k, label, seed):
+    violations = np.random.default_rng(seed).normal(size=k)
+    violations[::5] = 0.0
+    violations[label] = 0.0
+    return violations
+
+
+@pytest.mark.parametrize("above", [np.inf, 0.3])
+@pytest.mark.parametrize("seed", range(5))
+def test_dense_duals_that_may_move(seed, above):
+    beta = with_some_at_upper(random_matrix(share=0.7, seed=seed))
+    for i in range(6):
+        t = random_violations(K, LABEL, 6 * seed + i)
+        others = np.arange(K) != LABEL
+        at_zero = others & (beta[i] == 0) & (t <= 0)
+        at_upper = (beta[i] == UPPER) & (t >= 0)
+        free = others & ~at_zero & ~at_upper if above == np.inf else others
+        classes, b, share, least, most = run_movable(beta, i, t, above)
+        np.testing.assert_array_equal(classes, np.flatnonzero(free))
+        np.testing.assert_array_equal(b, beta[i, free])
+        assert share == pytest.approx(UPPER * np.maximum(t, 0).sum() - beta[i] @ t)
+        assert least == t[at_zero].max(initial=-np.inf)
+        assert most == t[at_upper].min(initial=np.inf)
+
+
+@pytest.mark.parametrize("above", [np.inf, -np.inf, -0.5, 0.3, 9.0])
+@pytest.mark.parametrize("seed", range(5))
+def test_slots_that_may_move(seed, above):
+    beta = random_matrix(share=0.3, seed=seed)
+    slots = slotted(beta).slots
+    for i in range(6):
+        t = random_violations(K, LABEL, 6 * seed + i)
+        used, others = beta[i] > 0, np.arange(K) != LABEL
+        left = others & ~used
+        worst, largest = t[left].max(), t[used].max(initial=0.0)
+        chosen = used.copy()
+        if worst > largest:
+            chosen |= left & (t == worst)
+        if above < np.inf:
+            chosen |= left & (t >= above)
+        classes, b, share, least, most = run_movable(slots, i, t, above)
+        np.testing.assert_array_equal(np.sort(classes), np.flatnonzero(chosen))
+        np.testing.assert_array_equal(b, beta[i, classes])
+        assert share == pytest.approx(UPPER * max(t[others].max(), 0) - beta[i] @ t)
+        assert least == t[others & ~chosen].max(initial=-np.inf)
+        assert most == np.inf
+
+
+@pytest.mark.parametrize("equal", [False, True])
+@pytest.mark.parametrize("i", [0, 4])
+def test_of_very_many_classes_a_step_takes_the_most_violating_ones(i, equal):
+    k, label = 300, 200
+    beta = random_matrix(k=k, share=0.02)
+    beta[:, label] = 0.0
+    slots, used = slotted(beta).slots, beta[i] > 0
+    rng = np.random.default_rng(i)
+    t = np.full(k, 0.5) if equal else rng.permutation(np.linspace(-1.0, 1.0, k))
+    t[label] = 0.0
+    classes, b, _, least, _ = run_movable(slots, i, t, -0.9, label)
+    assert set(np.flatnonzero(used)) <= set(classes)
+    np.testing.assert_array_equal(b, beta[i, classes])
+    new = np.setdiff1d(classes, np.flatnonzero(used))
+    left = np.setdiff1d(np.arange(k), [*classes, label])
+    assert MOST_SLOTS / 2 <= len(classes) <= MOST_SLOTS
+    if equal:  # one after the other, from one that depends on the row
+        assert used.any()
+        free = [m for m in range(k) if m != label and not used[m]]
+        start = i * MOST_SLOTS % k
+        in_turn = [m for m in free if m >= start] + [m for m in free if m < start]
+        assert set(new) == set(in_turn[: MOST_SLOTS - used.sum()])
+        assert least == -np.inf
+    else:
+        assert t[new].min() > t[left].max()
+        assert least == (t[left].max() if len(classes) < MOST_SLOTS else -np.inf)
+
+
+def test_violations_that_are_no_numbers_are_left_alone():
+    slots = slotted(random_matrix()).slots
+    classes, *_ = run_movable(slots, 5, np.where(np.arange(K) == LABEL, 0.0, np.nan), np.inf)
+    assert len(classes) == 0
