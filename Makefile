@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 
-.PHONY: demo test lint types fuzz bench-binary bench-hard bench-multiclass bench-io bench-path bench-sdm clean
+.PHONY: demo test lint types fuzz mutate coverage bench-binary bench-hard bench-multiclass bench-io bench-path bench-sdm clean
 
 demo: $(VENV)/.plot
 	$(BIN)/dualsweep demo
@@ -27,6 +27,22 @@ fuzz: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --editable ".[fuzz]"
 	for name in $(FUZZ); do $(BIN)/python tests/fuzz_$$name.py -max_total_time=$(SECONDS) || exit 1; done
 	DUALSWEEP_EXAMPLES=$$((8 * $(SECONDS))) $(BIN)/pytest -q tests/hostile/test_numbers.py
+
+# Does some test fail if a line of the mathematics is changed? MODULES are some of those that
+# tests/mutation/mutate.py lists. Takes an hour for all of them.
+mutate: $(VENV)/.mutation
+	$(BIN)/python tests/mutation/mutate.py $(MODULES)
+
+# Which lines of the mathematics do the tests of kernels run? Without numba's compiler, and without
+# the tests that would then take minutes.
+COVERAGE := NUMBA_DISABLE_JIT=1 $(BIN)/coverage run --append --rcfile=tests/mutation/coverage.ini \
+	-m pytest -q -p no:xdist -o addopts=
+coverage: $(VENV)/.mutation
+	rm -f build/coverage
+	$(COVERAGE) $(foreach name,random rows duals kernels subproblems schedules,tests/test_$(name).py)
+	$(COVERAGE) $(foreach name,newton multiclass momentum,tests/test_$(name).py) \
+		-k "passes or inner or a_sweep or shrunk or kernels or (certificate_ and not alpha) or slots or gap_of_w"
+	$(BIN)/coverage report --rcfile=tests/mutation/coverage.ini
 
 # Time to equal primal suboptimality against scikit-learn, LIBLINEAR and ReHLine. DATA is a folder
 # of NAME.npz files; see benchmarks/README.md.
@@ -82,6 +98,10 @@ $(VENV)/.plot: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	touch $@ $(VENV)/.plot
+
+$(VENV)/.mutation: pyproject.toml | $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable ".[mutation]"
+	touch $@
 
 clean:
 	rm -rf $(VENV)

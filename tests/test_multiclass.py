@@ -1,6 +1,7 @@
 """Crammer-Singer and Weston-Watkins: sweeps, certificates and models against plain NumPy."""
 
 from copy import copy
+from fractions import Fraction
 
 import naive
 import numpy as np
@@ -14,6 +15,8 @@ from test_subproblems import exact_crammer_singer, exact_weston_watkins
 
 import dualsweep.newton as newton_module
 from dualsweep import LinearSVC, duals
+from dualsweep.kernels.certificate import SLACK_ROUNDING, SUM_ROUNDING
+from dualsweep.kernels.multiclass import _firmness, _losses, _violation
 from dualsweep.kernels.newton_multiclass import (
     gram_multiclass,
     implied_dual_multiclass,
@@ -65,6 +68,37 @@ class Naive:
     def share(self, i, beta, W):
         t = self.violations(W, [i])
         return self.cost[i] * self.losses(t)[0] - beta[i] @ t[0]
+
+    def violation(self, t, b, upper):
+        """By how much a row violates its optimality conditions (SDM eqs. 6 and 18)."""
+        if not self.joint:
+            return max(t[b < upper].max(initial=0.0), -t[b > 0].min(initial=0.0))
+        largest = t.max(initial=0.0)
+        lowest = [0.0] * int(b.sum() < upper) + t[b > 0].tolist()
+        return largest - min(lowest, default=0.0)
+
+    def firmness(self, t, b, upper):
+        """How far all t may move, up or down, before b is no longer optimal."""
+        if not self.joint:
+            steady = np.where(b == 0, -t, np.where(b == upper, t, 0.0))
+        elif not b.any():
+            steady = -t
+        elif b.max() == upper:
+            steady = np.append(t[b > 0] - t[b == 0], t[b > 0])
+        else:
+            return 0.0
+        return max(steady.min(), 0.0)
+
+    def gap_with_rounding(self, beta, W):
+        """The gap, and what it may be off by, W and violations being rounded."""
+        norm = np.sqrt((self.Z**2).sum(axis=1))
+        error = SLACK_ROUNDING * (1 + np.sqrt(2 * (W**2).sum()) * norm)
+        t = self.violations(W)
+        shares = np.maximum(self.cost * self.losses(t) - (beta * t).sum(axis=1), 0.0)
+        active = ((t > -error[:, None]) | (beta > 0)).sum(axis=1)
+        rounding = self.cost * 2 * error * (np.minimum(active, 1) if self.joint else active)
+        drift = SUM_ROUNDING * np.sqrt(len(beta)) * np.sqrt(2) * (beta.sum(axis=1) @ norm)
+        return shares.sum() + rounding.sum() + drift**2 / 2
 
     def visit(self, i, beta, W, moving=None):
         """Solve row i's block, or that of some classes, by enumeration; update beta and W."""
@@ -134,6 +168,162 @@ def test_a_sweep_equals_the_naive_loop(formulation, layout, bias):
 
 
 @pytest.mark.parametrize("formulation", DIRECT)
+def test_a_gain_is_zero_if_and_only_if_a_sweep_left_a_row_as_it_was(formulation):
+    """And what it saw of the row is how it violates its optimality conditions, or fulfils them."""
+    oracle, problem = setup(formulation, cost=0.2, k=6)
+    beta, W = problem.zero_alpha(), np.zeros(problem.weights_shape)
+    stayed = moved = 0
+    for i in np.tile(np.arange(18), 15):
+        (grads, gains), shares = np.empty((2, 1)), np.empty(18)
+        old, t = dense(problem, beta)[i], oracle.violations(W, [i])[0]
+        problem.sweep(False, np.array([i]), beta, W, grads, gains, shares)
+        new, others = dense(problem, beta)[i], np.arange(6) != problem.y[i]
+        assert gains[0] >= 0.0
+        assert (gains[0] == 0.0) == (new == old).all()
+        at_bound = abs(old.sum() - 0.2) < 1e-12  # whether the sum is below is a matter of rounding
+        if not problem.joint or not at_bound or old.max() == 0.2:
+            expected = oracle.violation if gains[0] > 0 else oracle.firmness
+            assert grads[0] == pytest.approx(expected(t[others], old[others], 0.2), abs=1e-12)
+        stayed, moved = stayed + (gains[0] == 0.0), moved + (gains[0] > 0.0)
+    assert stayed > 0
+    assert moved > 0
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
+@pytest.mark.parametrize("k", [2, 3, 6])
+def test_kernels_of_optimality_conditions(formulation, k):
+    """On numbers without rounding: many ties, many at a bound."""
+    oracle, _ = setup(formulation)
+    rng = np.random.default_rng(k)
+    for upper in (0.5, 1.0, 2.0):
+        for _ in range(200):
+            label = rng.integers(k)
+            t, b = rng.integers(-4, 5, k) / 2, upper * rng.integers(-4, 5, k).clip(0, 4) / 4
+            b[label] = t[label] = 0.0
+            if oracle.joint and b.sum() > upper:
+                b = np.where(np.arange(k) == b.argmax(), upper, 0.0)
+            others = np.arange(k) != label
+            row = t[others], b[others]
+            firmness = _firmness(t, b, label, upper, oracle.joint)
+            assert firmness == oracle.firmness(*row, upper)
+            violation = _violation(*row, k - 1, upper, oracle.joint)
+            assert violation == oracle.violation(*row, upper)
+            assert firmness == 0.0 or violation == 0.0
+            loss = oracle.losses(t[None])[0]
+            assert _losses(t, b, oracle.joint) == (loss, b @ t, b.sum())
+
+
+def random_duals(oracle, rng):
+    """Rows at a vertex of what is feasible, and inside."""
+    n, k = len(oracle.y), oracle.k
+    beta = np.zeros((n, k))
+    for i, upper in enumerate(oracle.cost):
+        others = np.flatnonzero(np.arange(k) != oracle.y[i])
+        if i % 3 == 0 and oracle.joint:
+            beta[i, rng.choice(others)] = upper
+        elif i % 3 == 0:
+            beta[i, others] = upper * rng.integers(0, 2, k - 1)
+        elif i % 3 == 1:
+            beta[i, others] = upper * rng.uniform(0, 1 / k, k - 1) * rng.integers(0, 2, k - 1)
+    return beta
+
+
+def certified(problem, beta, members=None):
+    members = np.arange(len(beta)) if members is None else members
+    rows, classes = np.nonzero(beta)
+    alpha = problem.alpha_from(rows, classes, beta[rows, classes])
+    W, firm = np.full(problem.weights_shape, np.nan), np.full(len(members), np.nan)
+    problem.weights(alpha, W)
+    return W, *problem.certify(members, alpha, W, firm), firm
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
+@pytest.mark.parametrize("layout", ["csr", "dense"])
+@pytest.mark.parametrize("bias", [0.0, BIAS])
+def test_certificate_equals_the_naive_one(formulation, layout, bias):
+    cost = 10.0 ** np.random.default_rng(3).uniform(-2, 2, 18)
+    oracle, problem = setup(formulation, layout, cost, bias=bias)
+    for seed in range(3):
+        beta = random_duals(oracle, np.random.default_rng(seed))
+        W, primal, gap, firm = certified(problem, beta)
+        np.testing.assert_allclose(W, oracle.weights(beta), rtol=1e-12, atol=1e-12)
+        assert primal == pytest.approx(oracle.primal(W), rel=1e-13)
+        assert gap == pytest.approx(oracle.primal(W) - oracle.dual(beta), rel=1e-11)
+        for i, t in enumerate(oracle.violations(W)):
+            others = np.arange(oracle.k) != oracle.y[i]
+            expected = oracle.firmness(t[others], beta[i, others], cost[i])
+            assert firm[i] == pytest.approx(expected, rel=1e-11, abs=1e-11)
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
+def test_certificate_leaves_out_rows_that_are_no_candidates(formulation):
+    cost = np.where(np.arange(18) % 3 == 2, 0.0, 0.5)
+    oracle, problem = setup(formulation, cost=cost)
+    members = np.flatnonzero(cost)[::-1]
+    beta = random_duals(oracle, np.random.default_rng(0))
+    W, primal, gap, firm = certified(problem, beta, members)
+    assert primal == pytest.approx(oracle.primal(W), rel=1e-13)
+    assert gap == pytest.approx(oracle.primal(W) - oracle.dual(beta), rel=1e-11)
+    np.testing.assert_array_equal(firm, certified(problem, beta)[3][members])
+
+
+def exact_gap(oracle, beta, W):
+    """Primal of W minus dual of beta in exact fractions."""
+    twin = copy(oracle)
+    twin.Z, twin.cost = naive.to_fractions(oracle.Z), naive.to_fractions(oracle.cost)
+    return twin.primal(naive.to_fractions(W)) - twin.dual(naive.to_fractions(beta))
+
+
+def every_row_with_every_label(part, cost, formulation, k=3):
+    """A problem whose optimum is W = 0, at which all losses are 1, and its dual variables."""
+    n = len(part)
+    X, y, cost = np.tile(part, (k, 1)), np.repeat(np.arange(k), n), np.tile(cost, k)
+    oracle, rows = Naive(X, y, cost, formulation), as_rows(X, 0.0)
+    problem = MulticlassProblem(rows, sqnorms(rows), y, cost, oracle.joint, k)
+    beta = np.tile(cost[:, None], k) * (np.arange(k) != y[:, None])
+    if oracle.joint:
+        beta *= np.arange(k) == (y[:, None] + 1) % k
+    return oracle, problem, beta
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_certificate_allows_for_rounding(formulation, scale):
+    """The optimum, but for the rounding of weights."""
+    rng = np.random.default_rng(0)
+    part, cost = scale * rng.normal(size=(5, 4)), rng.uniform(size=5)
+    oracle, problem, beta = every_row_with_every_label(part, cost, formulation)
+    W, _, gap, _ = certified(problem, beta)
+    assert exact_gap(oracle, beta, W) <= Fraction(gap) < Fraction(1e-13 * max(scale**2, 1.0))
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
+@pytest.mark.parametrize("scale", [2.0**-10, 1.0, 2.0**40])
+def test_certificate_of_weights_that_might_be_rounded(formulation, scale):
+    """The optimum, without any rounding."""
+    part, cost = scale * np.array([[1.0, -2.0], [3.0, 4.0]]), np.array([0.5, 2.0])
+    oracle, problem, beta = every_row_with_every_label(part, cost, formulation)
+    W, _, gap, _ = certified(problem, beta)
+    assert not W.any()
+    assert gap == pytest.approx(oracle.gap_with_rounding(beta, W), rel=1e-9, abs=0.0)
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
+def test_certificate_of_violations_that_might_be_rounded(formulation):
+    """The optimum, without any rounding: the first row is at its bound, others have room."""
+    X, y = np.array([[1.0, 0.0], [8.0, 3.0], [6.0, 8.0]]), np.zeros(3, int)
+    cost = np.array([0.125, 4.0, 2.0])
+    oracle, rows = Naive(X, y, cost, formulation), as_rows(X, 0.0)
+    problem = MulticlassProblem(rows, sqnorms(rows), y, cost, oracle.joint, 3)
+    beta = np.zeros((3, 3))
+    beta[0, 1:] = 0.0625 if oracle.joint else 0.125
+    W, _, gap, _ = certified(problem, beta)
+    assert W.any()
+    assert gap == pytest.approx(oracle.gap_with_rounding(beta, W), rel=1e-9, abs=0.0)
+    assert gap < 1e-12
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
 @pytest.mark.parametrize("layout", ["csr", "dense"])
 def test_a_shrunk_sweep_moves_what_is_inside_the_bounds(formulation, layout):
     oracle, problem = setup(formulation, layout, cost=0.2, k=6)
@@ -160,6 +350,21 @@ def test_a_shrunk_sweep_moves_what_is_inside_the_bounds(formulation, layout):
     assert moved > 5
     np.testing.assert_allclose(dense(problem, beta), naive_beta, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(W, naive_W, rtol=1e-9, atol=1e-9)
+
+
+def test_a_sweep_does_the_same_if_slots_have_to_be_widened_on_the_way(monkeypatch):
+    _, problem = setup("crammer_singer", k=6, cost=0.2)
+    found = []
+    for slots in (6, 1):
+        monkeypatch.setattr(duals, "FIRST_SLOTS", slots)
+        beta, W = problem.zero_alpha(), np.zeros(problem.weights_shape)
+        for _ in range(2):
+            grads, gains, shares = np.full((3, 18), np.nan)
+            total = problem.sweep(False, np.arange(18)[::-1], beta, W, grads, gains, shares)
+        assert beta.slots.values.shape[1] > 1
+        found.append([total, dense(problem, beta), W, grads, gains, shares])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 @pytest.mark.parametrize("formulation", DIRECT)

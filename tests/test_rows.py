@@ -129,10 +129,11 @@ def test_row_functions(layout, dtype, bias, w_dtype):
 @pytest.mark.parametrize("few", [1, 2, 3, 8])  # of 8 classes: few are written one by one
 @pytest.mark.parametrize("layout", ["dense", "csr"])
 def test_multiclass_row_functions(layout, few, w_dtype):
-    bias, Z = 2.5, augment(ragged(), 2.5)
-    rows = as_rows(ragged() if layout == "dense" else csr(), bias)
+    X = np.ascontiguousarray(ragged()[:, 1:])  # 11 columns, no multiple of 4
+    Z = augment(X, 2.5)
+    rows = as_rows(X if layout == "dense" else sp.csr_array(X), 2.5)
     rng = np.random.default_rng(few)
-    W = rng.normal(size=(N_FEATURES + 1, 8)).astype(w_dtype)
+    W = rng.normal(size=(Z.shape[1], 8)).astype(w_dtype)
     start = W.astype(np.float64)
     classes, steps = rng.permutation(8)[:few], rng.normal(size=(len(Z), few))
     scores, scores_few = np.full((len(Z), 8), np.nan), np.full((len(Z), few + 1), np.nan)
@@ -146,11 +147,11 @@ def test_multiclass_row_functions(layout, few, w_dtype):
     np.testing.assert_allclose(W, expected, rtol=precision, atol=precision)
 
 
-@pytest.mark.parametrize("make", [ragged, csr, lambda: reversed_csr()])
-def test_entries_and_gram(make):
+@pytest.mark.parametrize("layout", ["dense", "csr", "reversed"])
+def test_entries_and_gram(layout):
     bias, Z = 2.5, augment(ragged(), 2.5)
     n, d = Z.shape
-    rows = as_rows(make(), bias)
+    rows = as_rows({"dense": ragged, "csr": csr, "reversed": reversed_csr}[layout](), bias)
     scales, half = np.random.default_rng(0).normal(size=n), np.zeros((d, d))
     values, places, counts = np.full((n, d), np.nan), np.full((n, d), -1), np.zeros(n, np.int64)
     run_gram(rows, scales, half, values, places, counts)
@@ -162,9 +163,9 @@ def test_entries_and_gram(make):
         assert place[count - 1] == d - 1  # the bias is the last one
         assert np.isnan(value[count:]).all()
     assert n_rows(rows) == n
-    assert n_stored(rows) == (Z[:, :-1] != 0).sum() if make is not ragged else Z[:, :-1].size
-    if make is not ragged:
-        np.testing.assert_array_equal(counts, (Z != 0).sum(axis=1))
+    stored = np.full(n, d) if layout == "dense" else (Z != 0).sum(axis=1)
+    np.testing.assert_array_equal(counts, stored)
+    assert n_stored(rows) == stored.sum() - n  # the bias is not stored
 
 
 @pytest.mark.parametrize("shape", [(3, 0), (0, 3)], ids=str)
@@ -245,6 +246,13 @@ def test_wrong_column_indices_raise(index, wrong, position):
         as_rows(X, 1.0)
 
 
+def test_negative_indices_raise_however_many_columns_there_are():
+    X = sp.csr_matrix((np.ones(1), np.array([7]), np.array([0, 1])), shape=(1, 1000))
+    X.indices = np.array([-1])
+    with pytest.raises(ValueError, match=r"column index outside 0\.\.999"):
+        as_rows(X, 1.0)
+
+
 def small_csr(indptr, n_indices=3, n_data=3):
     X = sp.csr_matrix((np.ones(3), [1, 0, 2], [0, 2, 3]), shape=(2, 3))
     X.indptr = np.array(indptr, dtype=np.int32)
@@ -271,7 +279,9 @@ def test_wrong_row_ends_raise(indptr, sizes):
 
 
 def test_entries_after_the_last_row_do_not_count():
-    assert_same_rows(as_rows(small_csr([0, 2, 2]), 0.5), augment(np.array([[1, 1, 0], [0] * 3]), 0.5))
+    assert_same_rows(
+        as_rows(small_csr([0, 2, 2]), 0.5), augment(np.array([[1, 1, 0], [0] * 3]), 0.5)
+    )
 
 
 def test_last_column_is_a_right_index():
