@@ -4,6 +4,7 @@ from copy import copy
 from fractions import Fraction
 
 import naive
+import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -16,7 +17,7 @@ from test_subproblems import exact_crammer_singer, exact_weston_watkins
 import dualsweep.newton as newton_module
 from dualsweep import LinearSVC, duals
 from dualsweep.kernels.certificate import SLACK_ROUNDING, SUM_ROUNDING
-from dualsweep.kernels.multiclass import _firmness, _losses, _violation
+from dualsweep.kernels.multiclass import _firmness, _losses, _rounding, _violation, block_step
 from dualsweep.kernels.newton_multiclass import (
     gram_multiclass,
     implied_dual_multiclass,
@@ -211,6 +212,62 @@ def test_kernels_of_optimality_conditions(formulation, k):
             assert firmness == 0.0 or violation == 0.0
             loss = oracle.losses(t[None])[0]
             assert _losses(t, b, oracle.joint) == (loss, b @ t, b.sum())
+            active = np.count_nonzero((t > -1.25) | (b > 0))  # the label always is
+            rounding = 2 * 1.25 * (1 if oracle.joint else active)
+            assert _rounding(t, b, 1.25, oracle.joint) == rounding
+
+
+@numba.njit
+def run_block_step(beta, t, b, k, upper, q, new, scratch):
+    return block_step(beta, t, b, k, upper, q, new, scratch)
+
+
+def step_of_block(problem, t, b, upper, q):
+    new, scratch = np.full(len(t), np.nan), np.full(len(t), np.nan)
+    beta = problem.zero_alpha().slots if problem.joint else problem.zero_alpha()
+    return new, run_block_step(beta, t, b, len(t), upper, q, new, scratch)
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
+@pytest.mark.parametrize("q", [1e-8, 0.1, 1.0, 30.0])
+def test_kernels_of_block_steps(formulation, q):
+    """The step is the exact one, and others at 0 would move if their t were above the level."""
+    _, problem = setup(formulation)
+    exact = exact_crammer_singer if problem.joint else exact_weston_watkins
+    rng = np.random.default_rng(0)
+    for k in (1, 2, 4) * 12:
+        upper, t = rng.uniform(0.1, 2.0), np.round(rng.normal(0.3, 1.0, k), 2)
+        b = upper / (k if problem.joint else 1) * rng.choice([0.0, 0.5, 1.0], k)
+        new, level = step_of_block(problem, t, b, upper, q)
+        expected = exact([Fraction(x) / Fraction(q) + Fraction(b.sum()) for x in t] + b, upper)
+        np.testing.assert_allclose(new, expected, rtol=1e-9, atol=1e-9 * upper)
+        for nudge in (-1e-5, 1e-5):
+            more = np.append(t, level + nudge), np.append(b, 0.0)
+            other, _ = step_of_block(problem, *more, upper, q)
+            if nudge < 0 or new.any() or not problem.joint:  # it may be lower if all are 0
+                assert (other[-1] > 0) == (nudge > 0)
+
+
+def test_kernels_of_block_steps_on_nothing():
+    _, problem = setup("crammer_singer")
+    for t in (np.ones(0), np.ones(4)):  # no class, and a row of norm 0
+        new, level = step_of_block(problem, t, 0 * t, 2.0, float(len(t) == 0))
+        np.testing.assert_array_equal(new, [0.5] * len(t))
+        assert level == 1.0
+    _, problem = setup("weston_watkins")
+    new, level = step_of_block(problem, np.ones(4), np.zeros(4), 2.0, 0.0)
+    np.testing.assert_array_equal(new, [2.0] * 4)
+    assert level == 1.0
+
+
+def test_kernels_of_block_steps_do_not_exceed_the_bound_by_rounding():
+    _, problem = setup("crammer_singer")
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        t, b, upper = rng.uniform(0.9, 1.0, 100), np.zeros(100), rng.uniform(0.1, 0.3)
+        new, _ = step_of_block(problem, t, b, upper, 1e-1)
+        assert np.cumsum(new)[-1] == pytest.approx(upper, rel=1e-12)
+        assert np.cumsum(new)[-1] <= upper * (1 + 3 * np.finfo(float).eps)
 
 
 def random_duals(oracle, rng):
@@ -334,6 +391,7 @@ def test_a_shrunk_sweep_moves_what_is_inside_the_bounds(formulation, layout):
     naive_beta, naive_W = dense(problem, beta), W.copy()
     problem.sweep(True, order, beta, W, grads, gains, shares)
     np.testing.assert_array_equal(shares, before)
+    assert not grads[gains == 0].any()
     moved = 0
     for i in order:
         if not oracle.Z[i].any():
@@ -552,11 +610,12 @@ def test_newton_steps_prove_the_gap_at_any_cost(formulation, layout, cost):
 
 @pytest.mark.parametrize("formulation", DIRECT)
 @pytest.mark.parametrize("layout", ["csr", "dense"])
-def test_newton_passes(formulation, layout):
+@pytest.mark.parametrize("rho", [0.4, 5.0])
+def test_newton_passes(formulation, layout, rho):
     """The gradient and the Hessian of the inner problem, by differences of its value."""
     oracle, problem = setup(formulation, layout, cost=0.7)
     rng = np.random.default_rng(6)
-    joint, (d, k), rho = problem.joint, problem.weights_shape, 0.4
+    joint, (d, k) = problem.joint, problem.weights_shape
     y, cost, members = problem.y, problem.cost, np.arange(18)
     anchor = rng.uniform(0, 0.7 / k, (18, k)) * (np.arange(k) != y[:, None])
     W, P = rng.normal(size=(2, d, k))
@@ -586,11 +645,13 @@ def test_newton_passes(formulation, layout):
     slope = (gradient * P).sum()
     assert slope == pytest.approx((inner(W + eps * P)[0] - value) / eps, rel=1e-4)
 
-    q, scratch = np.empty((18, k)), np.empty((3, k))
+    q, scratch = np.empty((18, k)), np.full((3, k), np.nan)
     responses(problem.rows, y, members, P, q)
     np.testing.assert_allclose(oracle.violations(W + P) - oracle.violations(W), q, atol=1e-12)
     total, curvature = slope_multiclass(u, q, y, cost, joint, rho, 0.0, scratch[0])
     assert (W * P).sum() + total == pytest.approx(slope)
+    total, _ = slope_multiclass(u, q, y, cost, joint, rho, 0.3, scratch[0])
+    assert total == pytest.approx((inner(W + 0.3 * P)[3] * q).sum())
     change = (inner(W + eps * P)[1] - gradient) / eps - P
     assert curvature == pytest.approx((change * P).sum(), rel=1e-4)
 
@@ -603,6 +664,44 @@ def test_newton_passes(formulation, layout):
     out = np.zeros((d, k))
     product_multiclass(*arguments, P, out, scratch, classes)
     np.testing.assert_allclose(out, product, atol=1e-10)
+
+
+def exact_projection(u, cost, joint):
+    """The nearest feasible dual variables, in fractions."""
+    u, cost = [Fraction(x) for x in u], Fraction(cost)
+    if not joint:
+        return np.array([float(min(max(x, 0), cost)) for x in u])
+    level, descending = Fraction(0), sorted(u, reverse=True)
+    if sum(max(x, 0) for x in u) > cost:
+        levels = [(sum(descending[: n + 1]) - cost) / (n + 1) for n in range(len(u))]
+        level = max(level for level, x in zip(levels, descending, strict=True) if x > level)
+    return np.array([float(max(x - level, 0)) for x in u])
+
+
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.0), (2.0**-70, 0.0), (1.0, 2.0**40)])
+@pytest.mark.parametrize("k", [2, 5, 60])
+def test_newton_passes_begin_with_a_projection(joint, scale, shift, k):
+    rng = np.random.default_rng(k)
+    y, cost = rng.integers(0, k, 20), scale * rng.uniform(0.2, 3.0, 20)
+    u = shift + scale * np.round(rng.uniform(-1, 1, (20, k)) + rng.uniform(-1, 1, (20, 1)), 3)
+    found, b = np.full((20, k), np.nan), np.full((20, k), np.nan)
+    slack, rho = scale * rng.integers(-8, 9, (20, k)) / 8, 0.5
+    anchor = u - slack / rho
+    losses, excess = implied_dual_multiclass(slack, anchor, y, cost, joint, rho, found, b)
+    np.testing.assert_array_equal(found, slack / rho + anchor)
+    others = np.arange(k) != y[:, None]
+    for i in range(20):
+        expected = exact_projection(found[i, others[i]], cost[i], joint)
+        np.testing.assert_allclose(b[i, others[i]], expected, rtol=1e-12, atol=1e-14 * scale)
+        assert b[i, y[i]] == 0.0
+        # rounding may not add up
+        assert not joint or np.cumsum(b[i])[-1] <= cost[i] * (1 + 2 * np.finfo(float).eps)
+    positive = np.where(others, slack, 0.0).clip(0)
+    lost = cost * (positive.max(axis=1) if joint else positive.sum(axis=1))
+    assert losses == pytest.approx(lost.sum(), rel=1e-12, abs=0.0)
+    proven = (b * np.where(others, slack, 0.0)).sum()
+    assert excess == pytest.approx(lost.sum() - proven, rel=1e-9, abs=1e-14 * scale**2)
 
 
 @pytest.mark.parametrize("formulation", DIRECT)

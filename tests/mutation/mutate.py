@@ -169,7 +169,7 @@ def describe(item, result):
     changed = [line for line in result.diff.split("\n")[3:] if line[:1] in ("-", "+")]
     old = " ".join(line[1:].strip() for line in changed if line[0] == "-")
     new = " ".join(line[1:].strip() for line in changed if line[0] == "+")
-    return f"{item.mutations[0].definition_name}: {old} => {new}"
+    return f"{item.mutations[0].definition_name}: {old} => {new}".strip()
 
 
 def equivalents():
