@@ -130,16 +130,16 @@ def test_storing(kind):
     np.testing.assert_array_equal(loaded(target, 6, K), expected)
 
 
-@pytest.mark.parametrize("zeros", [0, 1])
-def test_what_does_not_fit_is_not_stored(zeros):
+@pytest.mark.parametrize(("zeros", "n"), [(0, 9), (1, 9), (3, 12)])
+def test_what_does_not_fit_is_not_stored(zeros, n):
     beta = random_matrix(k=40, share=0.1)
     duals = slotted(beta)
-    values = np.ones(FIRST_SLOTS + 1)
-    values[:zeros] = 0.0
-    assert store(duals.slots, 2, np.arange(FIRST_SLOTS + 1), values, len(values)) == bool(zeros)
-    if zeros:
+    values = np.where(np.arange(n) < zeros, 0.0, 1.0)
+    fits = n - zeros <= FIRST_SLOTS
+    assert store(duals.slots, 2, np.arange(n), values, n) == fits
+    if fits:
         beta[2] = 0.0
-        beta[2, zeros : FIRST_SLOTS + 1] = 1.0
+        beta[2, :n] = values
     np.testing.assert_array_equal(dense(duals), beta)
 
 
@@ -174,8 +174,9 @@ def run_movable(beta, i, violations, above, label=LABEL):
 
 
 def random_violations(k, label, seed):
-    violations = np.random.default_rng(seed).normal(size=k)
-    violations[::5] = 0.0
+    """Some are 0, and those of every other seed negative."""
+    violations = np.random.default_rng(seed).normal(-3.0 * (seed % 2), size=k)
+    violations[4::5] = 0.0
     violations[label] = 0.0
     return violations
 
@@ -201,7 +202,7 @@ def test_dense_duals_that_may_move(seed, above):
 @pytest.mark.parametrize("above", [np.inf, -np.inf, -0.5, 0.3, 9.0])
 @pytest.mark.parametrize("seed", range(5))
 def test_slots_that_may_move(seed, above):
-    beta = random_matrix(share=0.3, seed=seed)
+    beta = random_matrix(share=0.3, seed=seed) / K  # no sum is above UPPER
     slots = slotted(beta).slots
     for i in range(6):
         t = random_violations(K, LABEL, 6 * seed + i)
@@ -221,32 +222,62 @@ def test_slots_that_may_move(seed, above):
         assert most == np.inf
 
 
-@pytest.mark.parametrize("equal", [False, True])
-@pytest.mark.parametrize("i", [0, 4])
-def test_of_very_many_classes_a_step_takes_the_most_violating_ones(i, equal):
-    k, label = 300, 200
-    beta = random_matrix(k=k, share=0.02)
-    beta[:, label] = 0.0
-    slots, used = slotted(beta).slots, beta[i] > 0
-    rng = np.random.default_rng(i)
-    t = np.full(k, 0.5) if equal else rng.permutation(np.linspace(-1.0, 1.0, k))
+def many_classes(i, n_used, k=300, label=200):
+    """Slots of which row i uses some."""
+    beta = np.zeros((i + 1, k))
+    used = np.random.default_rng(0).permutation(np.delete(np.arange(k), label))[:n_used]
+    beta[i, used] = 0.01
+    return slotted(beta).slots, beta[i] > 0, label
+
+
+@pytest.mark.parametrize("above", [-0.9, 0.5])
+@pytest.mark.parametrize("n_used", [0, 6])
+def test_of_very_many_classes_a_step_takes_the_most_violating_ones(n_used, above):
+    slots, used, label = many_classes(2, n_used)
+    t = np.random.default_rng(1).permutation(np.linspace(-1.0, 1.0, 300))
     t[label] = 0.0
-    classes, b, _, least, _ = run_movable(slots, i, t, -0.9, label)
+    classes, b, _, least, _ = run_movable(slots, 2, t, above, label)
+    np.testing.assert_array_equal(b, np.where(used[classes], 0.01, 0.0))
     assert set(np.flatnonzero(used)) <= set(classes)
-    np.testing.assert_array_equal(b, beta[i, classes])
-    new = np.setdiff1d(classes, np.flatnonzero(used))
-    left = np.setdiff1d(np.arange(k), [*classes, label])
     assert MOST_SLOTS / 2 <= len(classes) <= MOST_SLOTS
-    if equal:  # one after the other, from one that depends on the row
-        assert used.any()
-        free = [m for m in range(k) if m != label and not used[m]]
-        start = i * MOST_SLOTS % k
-        in_turn = [m for m in free if m >= start] + [m for m in free if m < start]
-        assert set(new) == set(in_turn[: MOST_SLOTS - used.sum()])
-        assert least == -np.inf
-    else:
-        assert t[new].min() > t[left].max()
-        assert least == (t[left].max() if len(classes) < MOST_SLOTS else -np.inf)
+    new = np.setdiff1d(classes, np.flatnonzero(used))
+    left = np.setdiff1d(np.arange(300), [*classes, label])
+    assert t[new].min() > t[left].max()
+    assert least == (t[left].max() if len(classes) < MOST_SLOTS else -np.inf)
+
+
+@pytest.mark.parametrize("violating", [MOST_SLOTS, MOST_SLOTS + 1])
+def test_a_step_takes_as_many_classes_as_it_may(violating):
+    slots, _, label = many_classes(0, 0)
+    t = np.full(300, -1.0)
+    t[10 : 10 + violating] = np.linspace(0.5, 1.0, violating)
+    t[label] = 0.0
+    classes, *_ = run_movable(slots, 0, t, 0.4, label)
+    if violating == MOST_SLOTS:
+        assert len(classes) == MOST_SLOTS
+    assert t[classes].min() == np.sort(t)[-len(classes)]
+
+
+@pytest.mark.parametrize("i", [0, 4])
+def test_of_equally_violating_classes_every_row_takes_others(i):
+    """One after the other, from one that depends on the row."""
+    slots, used, label = many_classes(i, 6)
+    t = np.full(300, 0.5)
+    t[label] = 0.0
+    classes, _, _, least, _ = run_movable(slots, i, t, -0.9, label)
+    free = [m for m in range(300) if m != label and not used[m]]
+    start = i * MOST_SLOTS % 300
+    in_turn = [m for m in free if m >= start] + [m for m in free if m < start]
+    assert set(classes[6:]) == set(in_turn[: MOST_SLOTS - 6])
+    assert least == -np.inf
+
+
+def test_a_row_that_uses_all_slots_takes_one_more_class_only():
+    slots, used, label = many_classes(0, MOST_SLOTS)
+    t = np.where(used, 0.0, 0.5)
+    t[label] = 0.0
+    classes, *_ = run_movable(slots, 0, t, 0.1, label)
+    assert len(classes) == MOST_SLOTS + 1
 
 
 def test_violations_that_are_no_numbers_are_left_alone():

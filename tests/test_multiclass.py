@@ -355,10 +355,10 @@ def test_certificate_allows_for_rounding(formulation, scale):
 
 
 @pytest.mark.parametrize("formulation", DIRECT)
-@pytest.mark.parametrize("scale", [2.0**-10, 1.0, 2.0**40])
-def test_certificate_of_weights_that_might_be_rounded(formulation, scale):
+@pytest.mark.parametrize(("scale", "factor"), [(2.0**-10, 1.0), (2.0**40, 1.0), (1.0, 2.0**-90)])
+def test_certificate_of_weights_that_might_be_rounded(formulation, scale, factor):
     """The optimum, without any rounding."""
-    part, cost = scale * np.array([[1.0, -2.0], [3.0, 4.0]]), np.array([0.5, 2.0])
+    part, cost = scale * np.array([[1.0, -2.0], [3.0, 4.0]]), factor * np.array([0.5, 2.0])
     oracle, problem, beta = every_row_with_every_label(part, cost, formulation)
     W, _, gap, _ = certified(problem, beta)
     assert not W.any()

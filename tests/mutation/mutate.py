@@ -73,7 +73,7 @@ KEPT = re.compile(
 # from which, or numbers of attempts after which, another way to the same result is taken.
 SKIPPED_LINES = re.compile(
     r"TypeAlias|\bprefetch|\braise\b|^\s*f\"|(HEAD|ROW)_AHEAD"
-    r"|\b(INSERTION|FEW_CLASSES)\b|^GUESSES ="
+    r"|\b(INSERTION|FEW_CLASSES)\b|^(GUESSES|RAISES|FIRST_SLOTS|MOST_SLOTS|PREFETCH|CACHE_LINE)"
 )
 SKIPPED_FUNCTIONS = re.compile(r".*prefetch.*|head_(csr|dense)")
 # Names of vectors: their shape[0] is their shape[-1].
