@@ -198,7 +198,7 @@ def run_module(name, again, sample):
             items = [
                 item
                 for item, result in db.completed_work_items
-                if result.test_outcome == TestOutcome.SURVIVED
+                if result.test_outcome == TestOutcome.SURVIVED and is_wanted(item, lines)
             ]
         else:
             init([path], db, {})
@@ -209,7 +209,7 @@ def run_module(name, again, sample):
             result = cosmic_ray.mutating.mutate_and_test(item.mutations, TESTS[name], CPU_SECONDS)
             db.set_result(item.job_id, result)
         print("\r", end="", file=sys.stderr)
-        return db.completed_work_items
+        return [done for done in db.completed_work_items if is_wanted(done[0], lines)]
 
 
 def report(name, results, equivalent):
