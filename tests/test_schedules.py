@@ -144,10 +144,25 @@ def test_rows_pressing_harder_than_the_last_violations_leave():
     assert set(plan.order) == set(ROWS)  # as in the first sweep
 
 
+def test_rows_pressing_as_hard_as_the_last_violations_stay():
+    plan = shrinking([9.0, -9.0, 0.3, -0.2, 0.3, -0.2], [0, 0, 1, 1, 0, 0], sweeps=2)
+    assert set(plan.order) == {5, 7, 11, 13}
+
+
 def test_one_sided_violations_shrink_on_one_side():
     grads = [9.0, -9.0, 0.3, 0.2, 0.1, 0.1]
     assert set(shrinking(grads, [0, 0, 1, 1, 1, 1], sweeps=2).order) == set(ROWS) - {2}
     assert set(shrinking(np.negative(grads), [0, 0, 1, 1, 1, 1], 2).order) == set(ROWS) - {2}
+
+
+def test_violations_are_measured_from_none():
+    """All of 0.3 are not small, and those of the tolerance are not below it."""
+    for grad in (0.3, 0.1):
+        plan = shrinking([9.0, -9.0, grad, grad, grad, grad], [0, 0, 1, 1, 1, 1], sweeps=2)
+        assert set(plan.order) == set(ROWS) - {2}
+        assert plan.tolerance == 0.1
+        plan = shrinking([9.0, -9.0, *[-grad] * 4], [0, 0, 1, 1, 1, 1], sweeps=2)
+        assert set(plan.order) == set(ROWS) - {3}
 
 
 def test_small_violations_bring_all_rows_back():
@@ -218,6 +233,7 @@ def test_shrunk_sweeps_visit_the_rows_that_moved_until_they_are_done():
     assert set(observe(plan, 2.0 * moving, moving)) == {2, 5, 13}
     assert set(observe(plan, 0.5 * moving, moving)) == {5, 13}
     assert not plan.shrunk  # 0.5 < 1: done
+    assert plan.tolerance == 1.0
     assert set(observe(plan, 0.5 * moving, moving)) == set(ROWS)
     assert plan.tolerance == pytest.approx(0.1)  # cooled by a sweep over all rows
     assert plan.shrunk
@@ -228,6 +244,17 @@ def test_shrunk_sweeps_end_after_five_effective_sweeps():
     gains = fed(ROWS, np.ones(6))
     lengths = [(plan.shrunk, len(observe(plan, gains, gains))) for _ in range(8)]
     assert lengths == [(False, 6), *[(True, 6)] * 6, (False, 6)]
+    assert plan.tolerance == 1.0  # violations of 1 are not below it
+
+
+def test_shrunk_sweeps_are_counted_anew_after_each_full_one():
+    plan = Alternating(ROWS[:1], random_state(0))
+    gains = fed(ROWS, np.ones(6))
+    shrunk = []
+    for _ in range(15):
+        shrunk.append(plan.shrunk)
+        observe(plan, gains, gains)
+    assert shrunk == [*[False, *[True] * 6] * 2, False]
 
 
 def test_a_shrunk_sweep_in_which_nothing_moves_is_the_last():
@@ -333,6 +360,10 @@ def test_preferences_survive_restrict(schedule):
     plan.restrict(np.arange(14) == 5)
     np.testing.assert_array_equal(plan.preference, before)
     assert before[13] > before[3] > before[2]
+
+
+def test_only_auto_may_be_given_momentum():
+    assert [name for name, schedule in SCHEDULES.items() if schedule.hurried] == ["auto"]
 
 
 def test_auto_is_the_default_that_leaves_idle_rows_sooner():
