@@ -56,8 +56,13 @@ def test_the_gap_of_w_and_alpha(formulation, scale):
     dual = problem.sweep(False, order, alpha, w, grads, gains, shares)
     momentum = Momentum(problem, scale, w, dual)
     alpha *= 1.0 / scale
+    centre, before, root = w.copy(), w.copy(), np.sqrt(1 / scale)
     for sweep in range(1, 11):
+        if (sweep - 1) % Momentum.ROUND == 0:
+            ahead = (1 - root) / (1 + root) * (w - before)
+            centre, before = w + ahead, w.copy()
         momentum.advance(w)
+        np.testing.assert_allclose(momentum.centre, centre, rtol=1e-12, atol=1e-12)
         gain = momentum.problem.sweep(False, order, alpha, w, grads, gains, shares)
         whole = scale * dense(alpha)
         seen = sum(oracle.share(i, whole, w) for i in range(n)) / scale  # after the sweep
