@@ -260,6 +260,13 @@ def small_csr(indptr, n_indices=3, n_data=3):
     return X
 
 
+def test_a_wrong_column_index_before_right_ones_raises():
+    X = small_csr([0, 2, 3])
+    X.indices = np.array([3, 0, 2], dtype=np.int32)
+    with pytest.raises(ValueError, match=r"column index outside 0\.\.2"):
+        as_rows(X, 1.0)
+
+
 @pytest.mark.parametrize("indptr", [[0, 3], [0, 2, 3, 3]])
 def test_a_wrong_number_of_rows_raises(indptr):
     with pytest.raises(ValueError, match=r"2 rows, but X.indptr has \d entries"):
