@@ -20,11 +20,11 @@ import pandas as pd
 import piqp
 import scipy.sparse as sp
 from ratios import markdown, publish
+from steps.active_set import active_set_step
+from steps.greedy import ACCURACY, greedy_step
 
-from dualsweep.subproblems.active_set import active_set_step
-from dualsweep.subproblems.crammer_singer import crammer_singer_level
-from dualsweep.subproblems.greedy import ACCURACY, greedy_step
-from dualsweep.subproblems.weston_watkins import weston_watkins_level
+from dualsweep.kernels.crammer_singer import crammer_singer_level
+from dualsweep.kernels.weston_watkins import weston_watkins_level
 
 UPPER = 1.0
 EXACT = "exact"

@@ -14,6 +14,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from time import thread_time
@@ -25,15 +26,18 @@ import numpy as np
 import pandas as pd
 from benchmark_utils import load_data
 from ratios import HERE, append, holds, load, markdown, publish, summarise
+from steps.active_set import active_set_step
+from steps.greedy import ACCURACY, greedy_step
 
-import dualsweep.problem
+import dualsweep.problems.multiclass
+from dualsweep._threads import Workers
+from dualsweep.kernels.certificate import primal_and_gap, squared_length
 from dualsweep.kernels.multiclass import block_step, sweep_multiclass
-from dualsweep.problem import MulticlassProblem
-from dualsweep.rows import as_rows, sqnorms
-from dualsweep.schedules import SCHEDULES
-from dualsweep.solve import solve
-from dualsweep.subproblems.active_set import active_set_step
-from dualsweep.subproblems.greedy import ACCURACY, greedy_step
+from dualsweep.problems.multiclass import MulticlassProblem
+from dualsweep.rows.layouts import as_rows
+from dualsweep.rows.passes import Passes
+from dualsweep.solvers.schedules import SCHEDULES
+from dualsweep.solvers.solve import solve
 
 OURS = "walrus"
 FIRST_EPOCH = 1.0  # the decay that the first epoch reaches, by definition
@@ -56,10 +60,10 @@ AUTHORS = {
 
 
 @numba.njit(error_model="numpy")
-def by_active_set(beta, t, b, k, upper, q, new, scratch):
+def by_active_set(joint, t, b, k, upper, q, new, scratch):
     """Fill `new` as the sweep's `block_step` does, by the active-set method."""
     if q == 0.0:
-        return block_step(beta, t, b, k, upper, q, new, scratch)
+        return block_step(joint, t, b, k, upper, q, new, scratch)
     total = b[:k].sum()
     for m in range(k):
         scratch[m] = t[m] / q + b[m] + total
@@ -69,10 +73,10 @@ def by_active_set(beta, t, b, k, upper, q, new, scratch):
 
 
 @numba.njit(error_model="numpy")
-def by_greedy(beta, t, b, k, upper, q, new, scratch):
+def by_greedy(joint, t, b, k, upper, q, new, scratch):
     """Fill `new` as the sweep's `block_step` does, by greedy coordinate descent."""
     if q == 0.0:
-        return block_step(beta, t, b, k, upper, q, new, scratch)
+        return block_step(joint, t, b, k, upper, q, new, scratch)
     for m in range(k):
         scratch[m] = t[m]
         new[m] = b[m]
@@ -102,7 +106,7 @@ def sweep_with(step: Any) -> Any:
 @contextmanager
 def sweeping_with(step: Any) -> Iterator[None]:
     """Let multi-class problems be swept with another block step."""
-    with patch.object(dualsweep.problem, "sweep_multiclass", sweep_with(step)):
+    with patch.object(dualsweep.problems.multiclass, "sweep_multiclass", sweep_with(step)):
         yield
 
 
@@ -115,52 +119,57 @@ class Epoch(NamedTuple):
     gap: float
 
 
+@dataclass(frozen=True)
 class Timed(MulticlassProblem):
     """A problem with a clock that stands still for certificates."""
 
+    clock: Any = field(default_factory=types.SimpleNamespace)  # one for all costs
+
     def start(self) -> None:
-        self.first_cost = self.cost[0]
-        self.w, self.slack = np.empty(self.weights_shape), np.empty(len(self.y))
-        self.paused, self.started = 0.0, thread_time()
+        self.clock.first_cost = self.cost[0]
+        self.clock.paused, self.clock.started = 0.0, thread_time()
 
     @property
     def seconds(self) -> float:
-        return thread_time() - self.started - self.paused
+        return thread_time() - self.clock.started - self.clock.paused
 
     def _paused(self, compute: Callable[..., Any], *args: Any) -> Any:
         began = thread_time()
         result = compute(*args)
-        self.paused += thread_time() - began
+        self.clock.paused += thread_time() - began
         return result
 
-    def _replace(self, **changes: Any) -> "Timed":
-        twin = super()._replace(**changes)
-        twin.__dict__ = self.__dict__  # one clock for both
-        return twin
-
-    def sweep(self, shrunk: bool, order: Any, alpha: Any, *args: Any) -> float:
+    def sweep(self, **arguments: Any) -> float:
         # The dual point as the solver has it, which with momentum is that of smaller costs.
-        self.alpha, self.scale = alpha, self.first_cost / self.cost[0]
-        return super().sweep(shrunk, order, alpha, *args)
+        self.clock.alpha = arguments["alpha"]
+        self.clock.scale = self.clock.first_cost / self.cost[0]
+        return super().sweep(**arguments)
 
-    def weights(self, *args: Any) -> None:
-        self._paused(super().weights, *args)
+    def fill_weights(self, *args: Any) -> None:
+        self._paused(super().fill_weights, *args)
 
-    def certify(self, *args: Any) -> tuple[float, float]:
-        return self._paused(super().certify, *args)
+    def totals(self, *args: Any) -> Any:
+        return self._paused(super().totals, *args)
 
     def after_epoch(self) -> Epoch:
         seconds = self.seconds
-        alpha = self.alpha * self.scale
-        self.weights(alpha, self.w)
-        return Epoch(seconds, *self.certify(np.arange(len(self.y)), alpha, self.w, self.slack))
+        return Epoch(seconds, *self._paused(self._certificate))
+
+    def _certificate(self) -> tuple[float, float]:
+        alpha, members = self.clock.alpha * self.clock.scale, np.arange(self.n_rows)
+        w = np.empty(self.weights_shape)
+        super().fill_weights(members, alpha, w)
+        size = squared_length(w.reshape(-1))
+        length = self.margin_length(size)
+        totals = super().totals(members, alpha, w, length, np.empty(self.n_rows))
+        return primal_and_gap(size, totals, self.n_rows)
 
 
 def make_problem(X: Any, y: Any, C: float) -> Timed:
     """Return the problem without intercept, as in the paper."""
-    rows = as_rows(X, 0.0)
+    passes = Passes(as_rows(X, 0.0), Workers())
     classes, codes = np.unique(y, return_inverse=True)
-    return Timed(rows, sqnorms(rows), codes, np.full(len(y), C), False, len(classes))
+    return Timed(passes, passes.sqnorms(), codes, np.full(len(y), C), False, len(classes))
 
 
 def trace(

@@ -30,10 +30,11 @@ def write(path: Path, megabytes: int, n_features: int, block_megabytes: int) -> 
     import numpy as np
 
     from dualsweep.datasets import make_text_like
-    from dualsweep.io.store import _Writer, new_store
+    from dualsweep.io._store_placing import new_store
+    from dualsweep.io._store_writing import Writer
 
     with new_store(path, force=False) as folder:
-        writer = _Writer(folder, block_megabytes * MEGABYTE)
+        writer = Writer(folder, block_megabytes * MEGABYTE)
         left, part = megabytes * MEGABYTE, 0
         informative = None
         while left > 0:

@@ -1,14 +1,19 @@
-"""Threads: how many `n_jobs` means, and how many BLAS may have meanwhile."""
+"""Threads: how many `n_jobs` means, who does what, and how many BLAS may have meanwhile."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["count_threads", "one_blas_thread"]
+__all__ = ["Workers", "count_threads", "one_blas_thread"]
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
 def count_threads(n_jobs: int | None) -> int:
@@ -20,6 +25,58 @@ def count_threads(n_jobs: int | None) -> int:
     # Not `joblib.effective_n_jobs`: it counts processes, of which a daemon may have none.
     backend, default = get_active_backend(prefer="threads")
     return int(backend.effective_n_jobs(default if n_jobs is None else n_jobs))
+
+
+class Workers:
+    """Threads that work on what is divided into items, as a ``with`` block.
+
+    Whoever calls `map` works too, and the others help if they have nothing else to do. So items
+    may themselves be divided, without anybody waiting for a thread: those that run out of problems
+    help with passes over the rows of the problems that are left.
+    """
+
+    def __init__(self, n_threads: int = 1) -> None:
+        self.n_threads = n_threads
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Workers:
+        if self.n_threads > 1:
+            self._pool = ThreadPoolExecutor(self.n_threads - 1)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def map(self, function: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
+        """Return what `function` makes of each item, in their order."""
+        todo = deque(enumerate(items))
+        made: list[Any] = [None] * len(todo)
+
+        def work() -> None:
+            while todo:
+                try:
+                    place, item = todo.popleft()
+                except IndexError:  # another thread took the last one
+                    return
+                try:
+                    made[place] = function(item)
+                except BaseException:
+                    todo.clear()  # nobody starts another one
+                    raise
+
+        helpers = []
+        if self._pool is not None:
+            n_helpers = min(self.n_threads, len(made)) - 1
+            helpers = [self._pool.submit(work) for _ in range(n_helpers)]
+        try:
+            work()
+        finally:
+            for helper in helpers:
+                if not helper.cancel():
+                    helper.result()
+        return made
 
 
 @contextmanager

@@ -17,11 +17,21 @@ import numpy as np
 from fuzzing import any_array, instrument, names, npy, patched
 from numpy.lib import format as numpy_format
 
-from dualsweep import outofcore
-from dualsweep._random import random_state
 from dualsweep.datasets import make_text_like
-from dualsweep.io import _checks, _files, _npz, checkpoint, open_store, store, write_store
-from dualsweep.outofcore import State
+from dualsweep.io import (
+    _checks,
+    _files,
+    _npz,
+    _store_format,
+    _store_reading,
+    checkpoint,
+    open_store,
+    write_store,
+)
+from dualsweep.solvers import blocks as solver_blocks
+from dualsweep.solvers import run as solver_run
+from dualsweep.solvers.blocks import BlockProblem, BlockSweeper, Saving
+from dualsweep.solvers.run import Run
 
 X, Y = make_text_like(30, 20, mean_length=5, random_state=0)
 SETTINGS = {"C": 1.0, "loss": "hinge"}
@@ -33,7 +43,7 @@ def forged(folder):
     try:
         header = json.loads((folder / "header.json").read_text())
         for b, block in enumerate(header["blocks"]):
-            for name in store.ARRAYS:
+            for name in _store_format.ARRAYS:
                 content = (folder / f"{b:06d}.{name}.npy").read_bytes()
                 block[name] = {"bytes": len(content), "crc32": crc32(content)}
         header.pop("crc32", None)
@@ -103,14 +113,38 @@ def check_checkpoint(folder, good, choices):
         return
     assert np.isfinite(state.alpha).all()
     assert np.isfinite(state.w).all()
-    assert (state.alpha.shape, state.w.shape, state.rng.shape) == ((30,), (21,), (1,))
-    assert 0 <= state.checked <= state.epoch
+    assert (state.alpha.shape, state.w.shape) == ((30,), (21,))
+    assert 0 <= state.estimate.checks <= state.epoch
+
+
+class Unread(BlockProblem):
+    """A problem of 30 rows whose blocks are not looked at."""
+
+    def __init__(self):
+        super().__init__(None, np.array([0, 30]), [100], 21, 30.0, 1 << 20)
+
+    def check_state(self, alphas, w):
+        pass
+
+
+def new_run():
+    run = Run(
+        Unread(),
+        tol=1e-3,
+        max_iter=10,
+        max_time=np.inf,
+        stop=lambda: False,
+        watch=lambda progress: False,
+    )
+    return run, BlockSweeper(run, "auto", (0,))
 
 
 def read_state(folder):
-    return checkpoint.Checkpoint(folder, SETTINGS).read(
-        0, lambda arrays: State.from_arrays(arrays, 30, 21)
-    )
+    """Return a run that goes on from a checkpoint."""
+    saved = checkpoint.Checkpoint(folder, SETTINGS)
+    run, sweeper = new_run()
+    sweeper.keep(run, Saving(saved.read(0), lambda arrays: None, lambda why: saved.damaged(0, why)))
+    return run
 
 
 if __name__ == "__main__":
@@ -118,8 +152,10 @@ if __name__ == "__main__":
         folder, saved = Path(temporary, "store"), Path(temporary, "checkpoint")
         write_store(folder, X, Y, block_bytes=600)
         good = {file.name: file.read_bytes() for file in folder.iterdir()}
-        state = State(np.arange(30.0), np.arange(21.0), random_state(0), epoch=3, estimate=1.0)
-        checkpoint.Checkpoint(saved, SETTINGS).write(0, state.arrays())
+        state, sweeper = new_run()
+        state.epoch, state.estimate.gap = 3, 1.0
+        arrays = state.snapshot() | {"rng": sweeper.rng}
+        checkpoint.Checkpoint(saved, SETTINGS).write(0, arrays)
         run = (saved / "000000.npz").read_bytes()
         assert read_state(saved).epoch == 3
 
@@ -130,7 +166,18 @@ if __name__ == "__main__":
             else:
                 check_store(folder, good, choices)
 
-        instrument(_checks, _files, _npz, checkpoint, store, outofcore, numpy_format, zipfile)
+        instrument(
+            _checks,
+            _files,
+            _npz,
+            _store_format,
+            _store_reading,
+            checkpoint,
+            solver_blocks,
+            solver_run,
+            numpy_format,
+            zipfile,
+        )
         limits = ["-timeout=20", f"-max_len={MOST}"]
         atheris.Setup([*sys.argv, *limits], test_one_input)
         atheris.Fuzz()

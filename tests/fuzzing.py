@@ -7,7 +7,7 @@ from io import BytesIO
 import atheris
 import numpy as np
 
-from dualsweep.problem import HISTORY_DTYPE
+from dualsweep.problems.result import HISTORY_DTYPE
 
 
 def instrument(*modules):

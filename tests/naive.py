@@ -7,14 +7,24 @@ down without any of the library's tricks. `Naive` also computes in exact fractio
 import re
 from decimal import Decimal
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import minimize
 
-from dualsweep.losses import LOSSES
-from dualsweep.problem import Problem
-from dualsweep.rows import as_rows, sqnorms
+from dualsweep._threads import Workers
+from dualsweep.kernels.certificate import (
+    SLACK_ROUNDING,
+    SUM_ROUNDING,
+    primal_and_gap,
+    squared_length,
+)
+from dualsweep.problems.binary import BinaryProblem
+from dualsweep.problems.losses import LOSSES
+from dualsweep.problems.multiclass import MulticlassProblem
+from dualsweep.rows.layouts import as_rows
+from dualsweep.rows.passes import Passes
 
 LOSS_OF_MARGIN = {
     "hinge": lambda z: np.maximum(0, 1 - z),
@@ -123,6 +133,122 @@ class Naive:
         return best
 
 
+class NaiveMulticlass:
+    """Crammer-Singer or Weston-Watkins on dense float64, as the formulas stand."""
+
+    def __init__(self, X, y, cost, formulation, bias=0.0, n_classes=None):
+        self.Z, self.y = augment(X, bias), y
+        self.k = n_classes or y.max() + 1
+        self.cost = np.broadcast_to(np.asarray(cost, float), len(y))
+        self.joint = formulation == "crammer_singer"
+
+    def weights(self, beta):
+        signed = -beta
+        signed[np.arange(len(beta)), self.y] = beta.sum(axis=1)
+        return self.Z.T @ signed
+
+    def violations(self, W, i=slice(None)):
+        scores = self.Z[i] @ W
+        y = self.y[i]
+        own = np.take_along_axis(scores, np.atleast_2d(y).T, axis=1)
+        t = 1 - own + scores
+        np.put_along_axis(t, np.atleast_2d(y).T, 0.0, axis=1)
+        return t
+
+    def losses(self, t):
+        return np.maximum(t, 0).max(axis=1) if self.joint else np.maximum(t, 0).sum(axis=1)
+
+    def primal(self, W):
+        return (W**2).sum() / 2 + self.cost @ self.losses(self.violations(W))
+
+    def dual(self, beta):
+        return beta.sum() - (self.weights(beta) ** 2).sum() / 2
+
+    def share(self, i, beta, W):
+        t = self.violations(W, [i])
+        return self.cost[i] * self.losses(t)[0] - beta[i] @ t[0]
+
+    def violation(self, t, b, upper):
+        """By how much a row violates its optimality conditions (SDM eqs. 6 and 18)."""
+        if not self.joint:
+            return max(t[b < upper].max(initial=0.0), -t[b > 0].min(initial=0.0))
+        largest = t.max(initial=0.0)
+        lowest = [0.0] * int(b.sum() < upper) + t[b > 0].tolist()
+        return largest - min(lowest, default=0.0)
+
+    def firmness(self, t, b, upper):
+        """How far all t may move, up or down, before b is no longer optimal."""
+        if not self.joint:
+            steady = np.where(b == 0, -t, np.where(b == upper, t, 0.0))
+        elif not b.any():
+            steady = -t
+        elif b.max() == upper:
+            steady = np.append(t[b > 0] - t[b == 0], t[b > 0])
+        else:
+            return 0.0
+        return max(steady.min(), 0.0)
+
+    def gap_with_rounding(self, beta, W):
+        """The gap, and what it may be off by, W and violations being rounded."""
+        norm = np.sqrt((self.Z**2).sum(axis=1))
+        error = SLACK_ROUNDING * (1 + np.sqrt(2 * (W**2).sum()) * norm)
+        t = self.violations(W)
+        shares = np.maximum(self.cost * self.losses(t) - (beta * t).sum(axis=1), 0.0)
+        active = ((t > -error[:, None]) | (beta > 0)).sum(axis=1)
+        rounding = self.cost * 2 * error * (np.minimum(active, 1) if self.joint else active)
+        drift = SUM_ROUNDING * np.sqrt(len(beta)) * np.sqrt(2) * (beta.sum(axis=1) @ norm)
+        return shares.sum() + rounding.sum() + drift**2 / 2
+
+    def visit(self, i, beta, W, moving=None):
+        """Solve row i's block, or that of some classes, by enumeration; update beta and W."""
+        others = np.arange(self.k) != self.y[i]
+        q = self.Z[i] @ self.Z[i]
+        if moving is not None:
+            others &= moving
+        if q == 0:
+            new = np.full(others.sum(), self.cost[i])
+            new[1 if self.joint else others.sum() :] = 0.0
+        else:
+            v = self.violations(W, [i])[0] / q + beta[i] + beta[i, others].sum()
+            exact = exact_crammer_singer if self.joint else exact_weston_watkins
+            new = exact(v[others], self.cost[i])
+        beta[i, others] = new
+        W[:] = self.weights(beta)
+
+
+def exact_weston_watkins(v, upper):
+    """Try all choices of entries at 0, at upper, and between; one satisfies the KKT conditions."""
+    v, upper = [Fraction(x) for x in v], Fraction(upper)
+    for where in product((0, 1, 2), repeat=len(v)):
+        middle = [x for x, place in zip(v, where, strict=True) if place == 1]
+        gamma = (upper * where.count(2) + sum(middle)) / (len(middle) + 1)
+        b = [(0, x - gamma, upper)[place] for x, place in zip(v, where, strict=True)]
+        fits = (
+            (x <= gamma, 0 <= x - gamma <= upper, x - gamma >= upper)[place]
+            for x, place in zip(v, where, strict=True)
+        )
+        if all(fits):
+            return np.array([float(x) for x in b])
+    raise AssertionError
+
+
+def exact_crammer_singer(v, upper):
+    """Try all choices of positive entries, with the sum below or at its limit."""
+    v, upper = [Fraction(x) for x in v], Fraction(upper)
+    for positive in product((False, True), repeat=len(v)):
+        chosen = [x for x, p in zip(v, positive, strict=True) if p]
+        levels = [(Fraction(sum(chosen)) / (len(chosen) + 1), False)]
+        if chosen:
+            levels.append(((sum(chosen) - upper) / len(chosen), True))
+        for gamma, at_limit in levels:
+            b = [x - gamma if p else Fraction(0) for x, p in zip(v, positive, strict=True)]
+            signs = all(x >= gamma if p else x <= gamma for x, p in zip(v, positive, strict=True))
+            multiplier = gamma - sum(b)
+            if signs and sum(b) <= upper and (multiplier >= 0 if at_limit else multiplier == 0):
+                return np.array([float(x) for x in b])
+    raise AssertionError
+
+
 def projected_gradient(grad, a, lower, upper):
     """DCD eq. (8)."""
     if a == lower:
@@ -170,9 +296,35 @@ def random_data(n=40, d=7, seed=0, noise=0.5):
 
 def library_problem(X, y, cost, loss, bias=0.0):
     """The same problem as `Naive`, as the library takes it."""
-    rows = as_rows(X, bias)
+    passes = passes_of(X, bias)
     cost = np.array(np.broadcast_to(np.asarray(cost, dtype=float), len(y)))
-    return Problem(rows, sqnorms(rows), y, cost, LOSSES[loss])
+    return BinaryProblem(passes, passes.sqnorms(), y, cost, LOSSES[loss])
+
+
+def library_multiclass(X, oracle, bias=0.0):
+    """The same problem as a `NaiveMulticlass`, as the library takes it."""
+    passes = passes_of(X, bias)
+    cost = oracle.cost.copy()
+    return MulticlassProblem(passes, passes.sqnorms(), oracle.y, cost, oracle.joint, oracle.k)
+
+
+def passes_of(X, bias=0.0):
+    return Passes(as_rows(X, bias), Workers())
+
+
+def certified(problem, alpha, members=None):
+    """The library's weights, primal, gap and slacks of alpha."""
+    members = problem.candidates if members is None else members
+    w, slack = np.full(problem.weights_shape, np.nan), np.full(len(members), np.nan)
+    problem.fill_weights(members, alpha, w)
+    return w, *certified_weights(problem, alpha, w, members, slack), slack
+
+
+def certified_weights(problem, alpha, w, members, slack):
+    size = squared_length(w.reshape(-1))
+    length = problem.margin_length(size)
+    totals = problem.totals(members, alpha, w, length, slack)
+    return primal_and_gap(size, totals, len(members))
 
 
 def nearest_float(token, dtype):

@@ -4,13 +4,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from naive import Naive
+from naive import Naive, NaiveMulticlass
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import scale
 from sklearn.svm import LinearSVC as SklearnLinearSVC
-from test_multiclass import Naive as NaiveMulticlass
 
 from dualsweep import LinearSVC, LinearSVCCV, certify
 

@@ -19,8 +19,9 @@ from typer.testing import CliRunner
 import dualsweep
 from dualsweep import LinearSVC, LinearSVCCV, compare_multiclass
 from dualsweep.cli import app
-from dualsweep.cli._shell import OPTIONS, in_options, parse_costs
+from dualsweep.cli._options import OPTIONS, in_options, parse_costs
 from dualsweep.datasets import make_text_like
+from dualsweep.estimators._choices import REGISTRIES
 from dualsweep.io import Store, load_data, load_model, open_store, save_model, write_store
 
 
@@ -231,6 +232,15 @@ def test_tables_of_any_numbers_train_as_in_the_library(folder, X):
     model = load_model("table.model.npz")
     assert np.array_equal(model.coef_, expected.coef_)
     assert model.relative_gap_ == expected.relative_gap_
+
+
+@pytest.mark.parametrize("command", ["train", "cv", "compare", "certify"])
+def test_help_lists_what_the_registries_have(command):
+    text = " ".join(run(command, "--help").output.replace("│", " ").split())
+    for name, registry in REGISTRIES.items():
+        if f"--{name.replace('_', '-')}" in text:
+            *others, last = registry
+            assert f"{', '.join(others)} or {last}." in text
 
 
 def test_training_starts_without_scikit_learn(iris, folder):

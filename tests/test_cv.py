@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future, wait
+from threading import Event
 
 import numpy as np
 import pytest
@@ -30,11 +31,10 @@ from sklearn.preprocessing import StandardScaler, scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dualsweep import LinearSVC, LinearSVCCV
-from dualsweep.estimators import _folds
-from dualsweep.estimators._folds import Fold
-from dualsweep.estimators.cv import _choose, _settled
-from dualsweep.training.common import TrainingSet
-from dualsweep.training.interrupt import DeferredInterrupt
+from dualsweep.estimators import _folds, cv
+from dualsweep.estimators._folds import Fold, FoldWatcher
+from dualsweep.estimators._search import _settled, choose
+from dualsweep.training import Context, TrainingSet
 
 DIRECT = ["crammer_singer", "weston_watkins"]
 MODELS = [
@@ -74,6 +74,13 @@ def iris():
 # ---------------------------------------------------------------------------- folds are subsets
 
 
+def fold_of(svc, X, y, weight, train, test, Cs):
+    context = Context()
+    data = TrainingSet(X, y, weight, 1.0, context)
+    part = context.part(FoldWatcher(context.bars, 0), stop=lambda: False)
+    return Fold(svc, svc._settings(), data, train, test, Cs, part)
+
+
 @every_model
 @pytest.mark.parametrize("layout", ["dense", "csr"])
 @pytest.mark.parametrize("class_weight", [None, "balanced", {0: 3.0, 7: 0.5}])
@@ -86,7 +93,7 @@ def test_a_fold_is_a_fit_on_the_subset(digits, params, layout, class_weight):
     tol = 1e-5
     svc = LinearSVC(tol=tol, max_iter=50_000, class_weight=class_weight, random_state=0, **params)
     rows = sp.csr_array(X) if layout == "csr" else X
-    fold = Fold(svc, TrainingSet(rows, y, weight, 1.0), train, test, [0.05, 0.2], seed=0)
+    fold = fold_of(svc, rows, y, weight, train, test, [0.05, 0.2])
     models = []
 
     def score(model, chosen):
@@ -95,7 +102,7 @@ def test_a_fold_is_a_fit_on_the_subset(digits, params, layout, class_weight):
         return model.score(X[chosen], y[chosen])
 
     while not fold.finished:
-        fold.advance(score, stop=lambda: False, show=lambda *_, **__: None)
+        fold.advance(score)
 
     if isinstance(class_weight, dict):  # what scikit-learn would refuse on the subset
         svc.class_weight = {0: 3.0}
@@ -118,16 +125,16 @@ def test_a_row_that_is_drawn_twice_counts_twice(iris):
     X, y = iris
     train = np.random.default_rng(0).integers(0, len(y), 100)
     svc = LinearSVC(**TIGHT)
-    fold = Fold(svc, TrainingSet(X, y, None, 1.0), train, slice(0, 5), [0.1], seed=0)
+    fold = fold_of(svc, X, y, None, train, slice(0, 5), [0.1])
     models = []
-    fold.advance(lambda model, _: models.append(model) or 0.0, lambda: False, lambda *_, **__: None)
+    fold.advance(lambda model, _: models.append(model) or 0.0)
     subset = clone(svc).set_params(C=0.1).fit(X[train], y[train])
     assert models[0].primal_objective_ == pytest.approx(subset.primal_objective_, rel=2e-8)
     np.testing.assert_allclose(models[0].coef_, subset.coef_, atol=1e-3)
 
 
 def test_training_copies_nothing(monkeypatch, cancer):
-    import dualsweep.path as core
+    import dualsweep.training.fitting as core
 
     X, y = sp.csr_matrix(cancer[0].astype(np.float32)), cancer[1]
     seen = []
@@ -139,11 +146,11 @@ def test_training_copies_nothing(monkeypatch, cancer):
     solve = core.solve
     monkeypatch.setattr(core, "solve", spy)
     LinearSVCCV(Cs=3, patience=None, random_state=0).fit(X, y)
-    assert len(seen) == 15
+    assert len(seen) == 15 + 1
     for problem in seen:
         assert problem.sqnorm is seen[0].sqnorm
-        assert np.shares_memory(problem.rows.data, X.data)
-        assert np.shares_memory(problem.rows.indices, X.indices)
+        assert np.shares_memory(problem.passes.rows.data, X.data)
+        assert np.shares_memory(problem.passes.rows.indices, X.indices)
 
 
 # --------------------------------------------------------------------------------- the search
@@ -236,8 +243,8 @@ def test_choices_are_those_of_a_naive_recomputation(selection):
 
 def test_one_standard_error_prefers_less_cost():
     mean, error = np.array([0.5, 0.79, 0.8, 0.82, 0.82]), np.array([9.0, 0.1, 0.1, 0.02, 0.0])
-    assert _choose(mean, error, "best") == 3
-    assert _choose(mean, error, "one_standard_error") == 2
+    assert choose(mean, error, "best") == 3
+    assert choose(mean, error, "one_standard_error") == 2
 
 
 # ------------------------------------------------------------------------------ the early stop
@@ -323,19 +330,17 @@ def test_one_thread_tries_one_cost_too_many_at_most(monkeypatch, seed):
         def finished(self):
             return len(self.points) == 9
 
-        def advance(self, score, stop, show):
-            if not stop():
+        def advance(self, score):
+            if not halt.is_set():
                 self.points.append(None)
 
-    folds, asked = [Dummy() for _ in range(5)], []
+    folds, asked, halt = [Dummy() for _ in range(5)], [], Event()
 
     def enough(n):
         asked.append(n)
         return n == 4
 
-    n = _folds.advance_folds(
-        folds, None, n_threads=1, interrupt=DeferredInterrupt(), bars=None, enough=enough
-    )
+    n = _folds.advance_folds(folds, None, n_threads=1, context=Context(), halt=halt, enough=enough)
     assert (n, asked) == (4, [1, 2, 3, 4])
     assert {len(fold.points) for fold in folds} <= {4, 5}
 
@@ -486,13 +491,13 @@ def test_interrupted_search(digits, n_jobs):
 
 def test_interrupt_after_the_search_leaves_a_model(monkeypatch, digits):
     X, y = digits
-    solve_all = LinearSVC._solve_all
+    train = cv.train
 
     def spy(*args, **options):
         interrupt_soon()
-        return solve_all(*args, **options)
+        return train(*args, **options)
 
-    monkeypatch.setattr(LinearSVC, "_solve_all", spy)
+    monkeypatch.setattr(cv, "train", spy)
     model = LinearSVCCV(Cs=[100.0], solver="sweep", tol_search=0.9, tol=1e-13, max_iter=10**9)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)

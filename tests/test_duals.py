@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytest
 
-from dualsweep.duals import (
+from dualsweep.kernels.duals import (
     FIRST_SLOTS,
     MOST_SLOTS,
     SlottedDuals,

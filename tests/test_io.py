@@ -1,6 +1,7 @@
 """What is read is what was written, and what cannot be read is named."""
 
 import bz2
+import inspect
 import json
 import zipfile
 
@@ -11,6 +12,7 @@ from sklearn.datasets import dump_svmlight_file, load_iris
 
 from dualsweep import LinearSVC, LinearSVCCV
 from dualsweep.io import load_data, load_model, save_model
+from dualsweep.io.model import PARAMETERS
 
 TEXT = "+1 1:0.5 3:2\n-1 2:-1.25 # a comment\n\n+1 3:1e-3\n"
 
@@ -28,6 +30,10 @@ def model(iris):
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "file.npz"
+
+
+def test_a_model_file_has_all_parameters():
+    assert tuple(inspect.signature(LinearSVC).parameters) == PARAMETERS
 
 
 def test_svmlight(tmp_path):

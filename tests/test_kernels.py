@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualsweep.kernels.binary import gap_share, maximiser, sweep
-from dualsweep.kernels.certificate import SLACK_ROUNDING, SUM_ROUNDING, certify, weights
-from dualsweep.losses import LOSSES
-from dualsweep.rows import as_rows
+from dualsweep.kernels.certificate import SLACK_ROUNDING, SUM_ROUNDING
+from dualsweep.kernels.loss import best_dual, gap_share
+from dualsweep.problems.losses import LOSSES
 
 N_ROWS, N_FEATURES = 30, 7
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=200)
@@ -42,17 +41,8 @@ def feasible_alpha(oracle, seed=0):
 def run_sweep(problem, order, alpha, w):
     grads, gains = np.full(len(order), np.nan), np.full(len(order), np.nan)
     shares = np.full(len(alpha), np.nan)
-    gain = sweep(*problem, order, alpha, w, grads, gains, shares)
+    gain = problem.sweep(False, order, alpha, w, grads, gains, shares)
     return gain, grads, gains, shares
-
-
-def run_certify(problem, alpha, candidates=None):
-    """Return w, primal, gap and slack of alpha."""
-    if candidates is None:
-        candidates = np.arange(len(alpha))
-    w, slack = np.full(problem.n_weights, np.nan), np.full(len(candidates), np.nan)
-    weights(problem.rows, problem.y, alpha, w)
-    return w, *certify(*problem[:5], candidates, alpha, w, slack), slack
 
 
 @every_loss
@@ -157,7 +147,7 @@ def test_float32_weights_follow_float64_weights(loss):
     oracle, problem = setup(loss)
     alphas = [np.zeros(N_ROWS), np.zeros(N_ROWS)]
     for alpha, dtype in zip(alphas, (np.float32, np.float64), strict=True):
-        w = np.zeros(problem.n_weights, dtype)
+        w = np.zeros(problem.weights_shape, dtype)
         run_sweep(problem, np.arange(N_ROWS), alpha, w)
         assert w.dtype == dtype
         np.testing.assert_allclose(w, oracle.weights(alpha), rtol=1e-4, atol=1e-5)
@@ -171,7 +161,7 @@ def test_float32_weights_follow_float64_weights(loss):
 def test_certificate_equals_the_naive_one(loss, layout, bias, seed):
     oracle, problem = setup(loss, layout, bias, seed)
     alpha = feasible_alpha(oracle, seed)
-    w, primal, gap, slack = run_certify(problem, alpha)
+    w, primal, gap, slack = naive.certified(problem, alpha)
     np.testing.assert_allclose(w, oracle.weights(alpha), rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(slack, 1 - oracle.Z @ w, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(primal, oracle.primal(w), rtol=1e-13)
@@ -188,7 +178,7 @@ def test_certificate_leaves_out_rows_that_are_no_candidates(loss):
     problem = naive.library_problem(X, y, cost, loss)
     oracle = naive.Naive(X[candidates], y[candidates], 2.0, loss)
     alpha = np.where(cost > 0, 0.5, 0.0)
-    w, primal, gap, _ = run_certify(problem, alpha, candidates)
+    w, primal, gap, _ = naive.certified(problem, alpha, candidates)
     np.testing.assert_allclose(primal, oracle.primal(w), rtol=1e-13)
     np.testing.assert_allclose(gap, oracle.gap(w, alpha[candidates]), rtol=1e-12)
 
@@ -202,7 +192,7 @@ def test_tiny_gaps_keep_their_relative_precision(loss, step):
     exact = naive.Naive(X, y, 1.0, loss, 1.0, exact=True)
     free = (alpha > exact.lower) & (alpha < np.asarray(exact.upper, dtype=float))
     alpha[free] *= 1 + step * np.random.default_rng(0).choice([-1, 1], free.sum())
-    w, primal, gap, _ = run_certify(naive.library_problem(X, y, 1.0, loss, 1.0), alpha)
+    w, primal, gap, _ = naive.certified(naive.library_problem(X, y, 1.0, loss, 1.0), alpha)
     truth = float(exact.gap(w, alpha))
     assert 0 < truth < (1e3 * step if loss == "hinge" else 1e3 * step**2) * primal
     np.testing.assert_allclose(gap, truth, rtol=1e-6)
@@ -210,8 +200,8 @@ def test_tiny_gaps_keep_their_relative_precision(loss, step):
 
 def test_weights_of_a_certificate_take_all_dual_variables():
     X, y = naive.random_data(5, 3)
-    alpha, w = np.array([-1.0, 1.0, 0.0, -0.5, 2.0]), np.full(4, np.nan)
-    weights(as_rows(X, 1.5), y, alpha, w)
+    alpha = np.array([-1.0, 1.0, 0.0, -0.5, 2.0])
+    w, *_ = naive.certified(naive.library_problem(X, y, 1.0, "squared", 1.5), alpha)
     np.testing.assert_allclose(w, naive.Naive(X, y, 1.0, "squared", 1.5).weights(alpha))
 
 
@@ -246,7 +236,7 @@ def test_certificate_allows_for_the_rounding_of_slacks(scale, room):
     assert (alpha > 0).all()
     cost = alpha + room
     oracle = naive.Naive(X, y, cost, "hinge")
-    w, _, gap, slack = run_certify(naive.library_problem(X, y, cost, "hinge"), alpha)
+    w, _, gap, slack = naive.certified(naive.library_problem(X, y, cost, "hinge"), alpha)
     assert np.abs(slack).max() < 1e-14
     assert_no_less_than_exact(gap, X, y, cost, "hinge", w, alpha)
     assert gap == pytest.approx(gap_with_rounding(oracle, alpha, w, slack), rel=1e-6, abs=0.0)
@@ -258,7 +248,7 @@ def test_certificate_allows_for_the_rounding_of_weights(scale):
     rng = np.random.default_rng(0)
     half, cost = scale * rng.normal(size=(7, 3)), 10.0 ** rng.uniform(-2, 2, 7)
     X, y, alpha = np.vstack([half, half]), np.repeat([1.0, -1.0], 7), np.tile(cost, 2)
-    w, _, gap, slack = run_certify(naive.library_problem(X, y, alpha, "hinge"), alpha)
+    w, _, gap, slack = naive.certified(naive.library_problem(X, y, alpha, "hinge"), alpha)
     assert 0 < gap < 1e-20 * scale**2 * alpha.sum() ** 2
     assert_no_less_than_exact(gap, X, y, alpha, "hinge", w, alpha)
     oracle = naive.Naive(X, y, alpha, "hinge")
@@ -301,7 +291,7 @@ def test_gap_share_is_not_negative(loss):
     for _ in range(2000):
         slack, cost = rng.uniform(0.1, 10), 10.0 ** rng.uniform(-3, 3)
         box = share_arguments(loss, cost)
-        best = a = maximiser(slack, *box)
+        best = a = best_dual(slack, *box)
         for _ in range(rng.integers(4)):
             a = np.nextafter(a, 0.0)
         assert gap_share(a, slack, *box) >= -((4 * np.finfo(float).eps) ** 2) * best * slack

@@ -10,13 +10,13 @@ from sklearn.base import clone
 from test_solve import assert_honest, every_loss, same, setup
 
 from dualsweep import LinearSVC
-from dualsweep._random import random_state
 from dualsweep.datasets import make_text_like
-from dualsweep.momentum import Momentum
-from dualsweep.run import Run
-from dualsweep.schedules import SCHEDULES
-from dualsweep.solve import solve
-from dualsweep.sweeps import sweeps
+from dualsweep.solvers.momentum import Momentum
+from dualsweep.solvers.policy import Policy
+from dualsweep.solvers.run import Run
+from dualsweep.solvers.schedules import SCHEDULES
+from dualsweep.solvers.solve import solve
+from dualsweep.solvers.sweeps import MemorySweeper, sweeps
 
 FORMULATIONS = [*naive.LOWER, *test_multiclass.DIRECT]
 every_formulation = pytest.mark.parametrize("formulation", FORMULATIONS)
@@ -25,8 +25,8 @@ every_formulation = pytest.mark.parametrize("formulation", FORMULATIONS)
 @pytest.fixture
 def hurry(monkeypatch):
     """Momentum from the second sweep on, however fast they are."""
-    monkeypatch.setattr("dualsweep.sweeps.FIRST_HURRY", 2)
-    monkeypatch.setattr("dualsweep.sweeps.WORTH_HURRY", -np.inf)
+    monkeypatch.setattr("dualsweep.solvers.policy.FIRST_MOMENTUM", 2)
+    monkeypatch.setattr("dualsweep.solvers.policy.WORTH_MOMENTUM", -np.inf)
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_certificates_hold(hurry, advance, formulation, tol):
 def test_a_run_that_ends_early_has_the_certificate_of_its_alpha(
     hurry, monkeypatch, formulation, epochs, end
 ):
-    monkeypatch.setattr("dualsweep.sweeps.LAST_SWEEPS", 0)  # momentum to the end
+    monkeypatch.setattr("dualsweep.solvers.policy.LAST_SWEEPS", 0)  # momentum to the end
     problem, oracle, dense = problem_of(formulation)
     duals = []
     monkeypatch.setattr(Momentum, "observe", _recording(Momentum.observe, duals))
@@ -115,8 +115,9 @@ def test_a_run_that_ends_early_has_the_certificate_of_its_alpha(
         stop=lambda: end == "stop" and run.epoch >= epochs - 1,
         watch=lambda progress: False,
     )
-    plan = SCHEDULES["auto"](run.candidates, random_state(0))
-    sweeps(run, plan, give_up=lambda gap: end == "give_up" and run.epoch >= epochs)
+    policy = Policy(problem, "sweep", run.tol, run.max_iter, momentum=True)
+    monkeypatch.setattr(policy, "wants_newton", lambda: end == "give_up" and run.epoch >= epochs)
+    sweeps(run, MemorySweeper(run, "auto", (0,)), policy)
     assert run.epoch == epochs
     assert run.dual == pytest.approx(duals[-1], rel=1e-9)
     alpha = dense(run.alpha)
@@ -148,7 +149,7 @@ def test_slow_sweeps_become_fewer(monkeypatch, loss):
     X, y = make_text_like(5000, 3000, mean_length=30, random_state=0)
     svc = LinearSVC(loss=loss, C=1000.0, tol=1e-6, solver="sweep", random_state=0)
     fast = clone(svc).fit(X, y)
-    monkeypatch.setattr("dualsweep.sweeps.FIRST_HURRY", np.inf)
+    monkeypatch.setattr("dualsweep.solvers.policy.FIRST_MOMENTUM", np.inf)
     slow = clone(svc).fit(X, y)
     assert fast.n_iter_ < 0.85 * slow.n_iter_
     assert max(fast.relative_gap_, slow.relative_gap_) <= 1e-6
@@ -159,6 +160,6 @@ def test_schedules_of_the_papers_are_left_alone(hurry, monkeypatch):
     _, problem = setup("hinge")
     options = {"solver": "sweep", "tol": 1e-6, "max_iter": 500}
     with_it = {name: solve(problem, schedule=name, **options) for name in SCHEDULES}
-    monkeypatch.setattr("dualsweep.sweeps.FIRST_HURRY", np.inf)
+    monkeypatch.setattr("dualsweep.solvers.policy.FIRST_MOMENTUM", np.inf)
     for name, result in with_it.items():
         assert same(result, solve(problem, schedule=name, **options)) == (name != "auto")

@@ -12,110 +12,23 @@ from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.svm import LinearSVC as SklearnLinearSVC
-from test_subproblems import exact_crammer_singer, exact_weston_watkins
 
-import dualsweep.newton as newton_module
-from dualsweep import LinearSVC, duals
-from dualsweep.kernels.certificate import SLACK_ROUNDING, SUM_ROUNDING
+import dualsweep.solvers.newton as newton_module
+from dualsweep import LinearSVC
+from dualsweep.kernels import duals
 from dualsweep.kernels.multiclass import _firmness, _losses, _rounding, _violation, block_step
 from dualsweep.kernels.newton_multiclass import (
-    gram_multiclass,
+    curvature_factors,
+    curvature_product,
     implied_dual_multiclass,
-    product_multiclass,
-    responses,
+    less_own,
     slope_multiclass,
-    whole_gram,
 )
-from dualsweep.problem import MulticlassProblem
-from dualsweep.rows import as_rows, sqnorms
-from dualsweep.schedules import SCHEDULES
-from dualsweep.solve import solve
+from dualsweep.solvers.schedules import SCHEDULES
+from dualsweep.solvers.solve import Start, solve
 
 DIRECT = ["crammer_singer", "weston_watkins"]
 BIAS = 1.5
-
-
-class Naive:
-    """The problem on dense float64, as the formulas stand."""
-
-    def __init__(self, X, y, cost, formulation, bias=0.0):
-        self.Z, self.y = naive.augment(X, bias), y
-        self.k = y.max() + 1
-        self.cost = np.broadcast_to(np.asarray(cost, float), len(y))
-        self.joint = formulation == "crammer_singer"
-
-    def weights(self, beta):
-        signed = -beta
-        signed[np.arange(len(beta)), self.y] = beta.sum(axis=1)
-        return self.Z.T @ signed
-
-    def violations(self, W, i=slice(None)):
-        scores = self.Z[i] @ W
-        y = self.y[i]
-        own = np.take_along_axis(scores, np.atleast_2d(y).T, axis=1)
-        t = 1 - own + scores
-        np.put_along_axis(t, np.atleast_2d(y).T, 0.0, axis=1)
-        return t
-
-    def losses(self, t):
-        return np.maximum(t, 0).max(axis=1) if self.joint else np.maximum(t, 0).sum(axis=1)
-
-    def primal(self, W):
-        return (W**2).sum() / 2 + self.cost @ self.losses(self.violations(W))
-
-    def dual(self, beta):
-        return beta.sum() - (self.weights(beta) ** 2).sum() / 2
-
-    def share(self, i, beta, W):
-        t = self.violations(W, [i])
-        return self.cost[i] * self.losses(t)[0] - beta[i] @ t[0]
-
-    def violation(self, t, b, upper):
-        """By how much a row violates its optimality conditions (SDM eqs. 6 and 18)."""
-        if not self.joint:
-            return max(t[b < upper].max(initial=0.0), -t[b > 0].min(initial=0.0))
-        largest = t.max(initial=0.0)
-        lowest = [0.0] * int(b.sum() < upper) + t[b > 0].tolist()
-        return largest - min(lowest, default=0.0)
-
-    def firmness(self, t, b, upper):
-        """How far all t may move, up or down, before b is no longer optimal."""
-        if not self.joint:
-            steady = np.where(b == 0, -t, np.where(b == upper, t, 0.0))
-        elif not b.any():
-            steady = -t
-        elif b.max() == upper:
-            steady = np.append(t[b > 0] - t[b == 0], t[b > 0])
-        else:
-            return 0.0
-        return max(steady.min(), 0.0)
-
-    def gap_with_rounding(self, beta, W):
-        """The gap, and what it may be off by, W and violations being rounded."""
-        norm = np.sqrt((self.Z**2).sum(axis=1))
-        error = SLACK_ROUNDING * (1 + np.sqrt(2 * (W**2).sum()) * norm)
-        t = self.violations(W)
-        shares = np.maximum(self.cost * self.losses(t) - (beta * t).sum(axis=1), 0.0)
-        active = ((t > -error[:, None]) | (beta > 0)).sum(axis=1)
-        rounding = self.cost * 2 * error * (np.minimum(active, 1) if self.joint else active)
-        drift = SUM_ROUNDING * np.sqrt(len(beta)) * np.sqrt(2) * (beta.sum(axis=1) @ norm)
-        return shares.sum() + rounding.sum() + drift**2 / 2
-
-    def visit(self, i, beta, W, moving=None):
-        """Solve row i's block, or that of some classes, by enumeration; update beta and W."""
-        others = np.arange(self.k) != self.y[i]
-        q = self.Z[i] @ self.Z[i]
-        if moving is not None:
-            others &= moving
-        if q == 0:
-            new = np.full(others.sum(), self.cost[i])
-            new[1 if self.joint else others.sum() :] = 0.0
-        else:
-            v = self.violations(W, [i])[0] / q + beta[i] + beta[i, others].sum()
-            exact = exact_crammer_singer if self.joint else exact_weston_watkins
-            new = exact(v[others], self.cost[i])
-        beta[i, others] = new
-        W[:] = self.weights(beta)
 
 
 def setup(formulation, layout="csr", cost=1.0, n=18, d=5, k=4, bias=BIAS, dtype=np.float64):
@@ -125,11 +38,8 @@ def setup(formulation, layout="csr", cost=1.0, n=18, d=5, k=4, bias=BIAS, dtype=
     X = (rng.normal(size=(n, d)) + 0.7 * rng.normal(size=(k, d))[y]).astype(dtype)
     X[np.abs(X) < 0.3] = 0.0
     X[5], X[7] = 0.0, X[6]
-    oracle = Naive(X, y, cost, formulation, bias)
-    rows = as_rows(sp.csr_array(X) if layout == "csr" else X, bias)
-    problem = MulticlassProblem(
-        rows, sqnorms(rows), y, oracle.cost.copy(), formulation == "crammer_singer", k
-    )
+    oracle = naive.NaiveMulticlass(X, y, cost, formulation, bias)
+    problem = naive.library_multiclass(sp.csr_array(X) if layout == "csr" else X, oracle, bias)
     return oracle, problem
 
 
@@ -218,14 +128,13 @@ def test_kernels_of_optimality_conditions(formulation, k):
 
 
 @numba.njit
-def run_block_step(beta, t, b, k, upper, q, new, scratch):
-    return block_step(beta, t, b, k, upper, q, new, scratch)
+def run_block_step(joint, t, b, k, upper, q, new, scratch):
+    return block_step(joint, t, b, k, upper, q, new, scratch)
 
 
 def step_of_block(problem, t, b, upper, q):
     new, scratch = np.full(len(t), np.nan), np.full(len(t), np.nan)
-    beta = problem.zero_alpha().slots if problem.joint else problem.zero_alpha()
-    return new, run_block_step(beta, t, b, len(t), upper, q, new, scratch)
+    return new, run_block_step(problem.joint, t, b, len(t), upper, q, new, scratch)
 
 
 @pytest.mark.parametrize("formulation", DIRECT)
@@ -233,7 +142,7 @@ def step_of_block(problem, t, b, upper, q):
 def test_kernels_of_block_steps(formulation, q):
     """The step is the exact one, and others at 0 would move if their t were above the level."""
     _, problem = setup(formulation)
-    exact = exact_crammer_singer if problem.joint else exact_weston_watkins
+    exact = naive.exact_crammer_singer if problem.joint else naive.exact_weston_watkins
     rng = np.random.default_rng(0)
     for k in (1, 2, 4) * 12:
         upper, t = rng.uniform(0.1, 2.0), np.round(rng.normal(0.3, 1.0, k), 2)
@@ -289,9 +198,7 @@ def certified(problem, beta, members=None):
     members = np.arange(len(beta)) if members is None else members
     rows, classes = np.nonzero(beta)
     alpha = problem.alpha_from(rows, classes, beta[rows, classes])
-    W, firm = np.full(problem.weights_shape, np.nan), np.full(len(members), np.nan)
-    problem.weights(alpha, W)
-    return W, *problem.certify(members, alpha, W, firm), firm
+    return naive.certified(problem, alpha, members)
 
 
 @pytest.mark.parametrize("formulation", DIRECT)
@@ -335,8 +242,8 @@ def every_row_with_every_label(part, cost, formulation, k=3):
     """A problem whose optimum is W = 0, at which all losses are 1, and its dual variables."""
     n = len(part)
     X, y, cost = np.tile(part, (k, 1)), np.repeat(np.arange(k), n), np.tile(cost, k)
-    oracle, rows = Naive(X, y, cost, formulation), as_rows(X, 0.0)
-    problem = MulticlassProblem(rows, sqnorms(rows), y, cost, oracle.joint, k)
+    oracle = naive.NaiveMulticlass(X, y, cost, formulation)
+    problem = naive.library_multiclass(X, oracle)
     beta = np.tile(cost[:, None], k) * (np.arange(k) != y[:, None])
     if oracle.joint:
         beta *= np.arange(k) == (y[:, None] + 1) % k
@@ -370,8 +277,8 @@ def test_certificate_of_violations_that_might_be_rounded(formulation):
     """The optimum, without any rounding: the first row is at its bound, others have room."""
     X, y = np.array([[1.0, 0.0], [8.0, 3.0], [6.0, 8.0]]), np.zeros(3, int)
     cost = np.array([0.125, 4.0, 2.0])
-    oracle, rows = Naive(X, y, cost, formulation), as_rows(X, 0.0)
-    problem = MulticlassProblem(rows, sqnorms(rows), y, cost, oracle.joint, 3)
+    oracle = naive.NaiveMulticlass(X, y, cost, formulation, n_classes=3)
+    problem = naive.library_multiclass(X, oracle)
     beta = np.zeros((3, 3))
     beta[0, 1:] = 0.0625 if oracle.joint else 0.125
     W, _, gap, _ = certified(problem, beta)
@@ -474,7 +381,7 @@ def test_reaches_the_optimum_of_a_general_solver(formulation):
 
 @pytest.mark.parametrize("formulation", DIRECT)
 def test_proven_rows_are_where_the_optimum_has_them(formulation):
-    from dualsweep.run import Run
+    from dualsweep.solvers.run import Run
 
     _, problem = setup(formulation, n=60, cost=0.3)
     best = solve(problem, tol=1e-13, max_iter=100_000)
@@ -493,6 +400,22 @@ def test_proven_rows_are_where_the_optimum_has_them(formulation):
     assert 0 < settled.sum() < 60
     optimum, found = dense(problem, best.alpha), dense(problem, rough.alpha)
     np.testing.assert_allclose(found[settled], optimum[settled], atol=1e-5)
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
+def test_scores_move_by_the_root_of_two_at_most(formulation):
+    """W at a distance of r changes the difference of two scores by up to sqrt(2) r |x|."""
+    _, problem = setup(formulation, bias=0.0)
+    i, radius = 2, 0.3
+    x = naive.dense(sp.csr_array(problem.passes.rows[:3]))[i]
+    change = np.zeros((len(x), problem.n_classes))
+    change[:, 0], change[:, 1] = x, -x
+    change *= radius / np.linalg.norm(change)
+    reach = x @ change[:, 0] - x @ change[:, 1]
+    assert reach == pytest.approx(np.sqrt(2) * radius * np.linalg.norm(x))
+    for factor in (0.999, 1.001):
+        settled = problem.settled(np.array([i]), None, np.array([factor * reach]), radius)
+        assert settled.tolist() == [factor > 1]
 
 
 @pytest.mark.parametrize("formulation", DIRECT)
@@ -519,7 +442,7 @@ def assert_certified(model, X, y, weight=None):
     np.testing.assert_allclose(signed.sum(axis=0), 0, atol=1e-9)
     beta = np.maximum(-signed.T, 0)
     cost = model.C * (np.ones(len(y)) if weight is None else weight)
-    oracle = Naive(X, codes, cost, model.multi_class, 1.0)
+    oracle = naive.NaiveMulticlass(X, codes, cost, model.multi_class, 1.0)
     W = np.vstack([model.coef_.T, model.intercept_])
     primal, dual = oracle.primal(W), oracle.dual(beta)
     assert primal - dual <= model.tol * primal * (1 + 1e-6)
@@ -578,7 +501,7 @@ def test_crammer_singer_agrees_with_liblinear(digits):
         multi_class="crammer_singer", C=0.1, tol=1e-6, max_iter=100_000, random_state=0
     ).fit(X, y)
     codes = np.searchsorted(ours.classes_, y)
-    oracle = Naive(X, codes, 0.1, "crammer_singer", 1.0)
+    oracle = naive.NaiveMulticlass(X, codes, 0.1, "crammer_singer", 1.0)
     objective = oracle.primal(np.vstack([peer.coef_.T, peer.intercept_]))
     assert ours.dual_objective_ <= objective * (1 + 1e-12)
     assert ours.primal_objective_ == pytest.approx(objective, rel=1e-4)
@@ -645,24 +568,33 @@ def test_newton_passes(formulation, layout, rho):
     slope = (gradient * P).sum()
     assert slope == pytest.approx((inner(W + eps * P)[0] - value) / eps, rel=1e-4)
 
-    q, scratch = np.empty((18, k)), np.full((3, k), np.nan)
-    responses(problem.rows, y, members, P, q)
+    q = problem.passes.responses(members, P)
+    less_own(q, y)
     np.testing.assert_allclose(oracle.violations(W + P) - oracle.violations(W), q, atol=1e-12)
-    total, curvature = slope_multiclass(u, q, y, cost, joint, rho, 0.0, scratch[0])
+    total, curvature = slope_multiclass(u, q, y, cost, joint, rho, 0.0, np.full(k, np.nan))
     assert (W * P).sum() + total == pytest.approx(slope)
-    total, _ = slope_multiclass(u, q, y, cost, joint, rho, 0.3, scratch[0])
+    total, _ = slope_multiclass(u, q, y, cost, joint, rho, 0.3, np.full(k, np.nan))
     assert total == pytest.approx((inner(W + 0.3 * P)[3] * q).sum())
     change = (inner(W + eps * P)[1] - gradient) / eps - P
     assert curvature == pytest.approx((change * P).sum(), rel=1e-4)
 
-    blocks, classes = np.zeros((k, k, d, d)), np.empty(k, np.int64)
-    arguments = problem.rows, members, y, cost, joint, rho, u
-    places = np.empty(d, np.int64)
-    gram_multiclass(*arguments, blocks, np.empty((k, k)), classes, np.empty(d), places)
-    product = (whole_gram(blocks) @ P.ravel()).reshape(d, k)
+    counts, classes, M = np.empty(18, int), np.empty((18, k), int), np.empty((18, k, k))
+    curvature_factors(y, cost, joint, rho, u, counts, classes, M)
+
+    def factors(some):
+        return counts[some], classes[some], M[some]
+
+    hessian = problem.passes.gram_many(members, factors, k, lambda: False)
+    product = (hessian @ P.ravel()).reshape(d, k)
     np.testing.assert_allclose(product, change, atol=1e-4)
+
+    def changed(some, scores):
+        out = np.empty_like(scores)
+        curvature_product(scores, y[some], cost[some], joint, rho, u[some], classes[0], out)
+        return out
+
     out = np.zeros((d, k))
-    product_multiclass(*arguments, P, out, scratch, classes)
+    problem.passes.add_product(members, P, changed, out)
     np.testing.assert_allclose(out, product, atol=1e-10)
 
 
@@ -733,7 +665,7 @@ def test_slots_are_widened_on_the_way(monkeypatch):
     np.testing.assert_array_equal(narrow.w, wide.w)
     rows, classes, values = problem.nonzero(narrow.alpha)
     again = problem.alpha_from(rows[::-1], classes[::-1], values[::-1])
-    assert solve(problem, tol=1e-8, alpha=again).n_iter == 0
+    assert solve(problem, tol=1e-8, start=Start(again)).n_iter == 0
 
 
 @pytest.mark.parametrize("layout", ["csr", "dense"])
@@ -771,7 +703,7 @@ def test_dual_variables_are_feasible_at_any_scale(formulation, scale):
     beta = np.maximum(-model.dual_coef_.toarray().T, 0)
     used = beta.sum(axis=1) if formulation == "crammer_singer" else beta.max(axis=1)
     assert (used <= model.C * (1 + 1e-12)).all()
-    oracle = Naive(scale * X, y, model.C, formulation)
+    oracle = naive.NaiveMulticlass(scale * X, y, model.C, formulation)
     W = np.vstack([model.coef_.T, np.zeros(3)])
     primal, dual = oracle.primal(W), oracle.dual(beta)
     assert -1e-12 * primal <= primal - dual <= model.relative_gap_ * primal + 1e-12 * primal

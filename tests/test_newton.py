@@ -1,64 +1,26 @@
 """Newton steps: their passes against NumPy, their detours, and when sweeps hand over to them."""
 
-from concurrent.futures import ThreadPoolExecutor
-from unittest.mock import Mock
+from dataclasses import replace
 
 import naive
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import check_grad
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_iris
 
-import dualsweep.newton as newton_module
+import dualsweep.solvers.newton as newton_module
 from dualsweep import LinearSVC
-from dualsweep.kernels.newton import (
-    add_rows,
-    gram,
-    hessian_product,
-    implied_dual,
-    margins,
-    slope,
-)
-from dualsweep.losses import LOSSES
-from dualsweep.newton import newton, newton_cost
-from dualsweep.rows import as_rows
-from dualsweep.run import Run
-from dualsweep.solve import HandOver, solve
+from dualsweep._threads import Workers
+from dualsweep.kernels.newton import implied_dual, slope
+from dualsweep.problems.losses import LOSSES
+from dualsweep.rows.passes import Passes
+from dualsweep.solvers.newton import newton
+from dualsweep.solvers.policy import Policy, newton_cost
+from dualsweep.solvers.run import Run
+from dualsweep.solvers.solve import solve
 
 BIAS = 1.5
-
-
-@pytest.fixture(params=["dense", "csr"])
-def rows_and_dense(request):
-    X, _ = naive.random_data(20, 6)
-    rows = as_rows(sp.csr_array(X) if request.param == "csr" else X, BIAS)
-    return rows, naive.augment(X, BIAS)
-
-
-def test_passes(rows_and_dense):
-    rows, Z = rows_and_dense
-    rng = np.random.default_rng(0)
-    members = rng.permutation(20)[:13]
-    scale, v, y = rng.uniform(0.1, 2, 13), rng.normal(size=7), rng.choice([-1.0, 1.0], 20)
-
-    out = np.empty(13)
-    margins(rows, y, members, v, out)
-    np.testing.assert_allclose(out, y[members] * (Z[members] @ v))
-
-    half = np.zeros((7, 7))
-    gram(rows, members, scale, half)
-    hessian = Z[members].T @ np.diag(scale) @ Z[members]
-    np.testing.assert_allclose(half + half.T, hessian, atol=1e-12)
-
-    out = np.ones(7)
-    hessian_product(rows, members, scale, v, out)
-    np.testing.assert_allclose(out, 1 + hessian @ v)
-
-    scale[:5] = -1.0, 0.0, 1.0, -0.5, 2.0
-    out = np.ones(7)
-    add_rows(rows, y, members, scale, out)
-    np.testing.assert_allclose(out, 1 + (scale * y[members]) @ Z[members])
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -76,8 +38,10 @@ def test_the_inner_problem_is_what_it_says(loss, rho):
 
     def inner(w):
         slack = 1 - oracle.Z @ w
-        u, b = np.empty(15), np.empty(15)
-        losses, excess = implied_dual(slack, anchor, cost, LOSSES[loss], rho, u, b)
+        u, b, scale = np.empty((3, 15))
+        losses, excess = implied_dual(slack, anchor, cost, LOSSES[loss], rho, u, b, scale)
+        free = (u > box[0]) & (u < box[1])
+        np.testing.assert_allclose(scale, np.where(free, 1 / (oracle.diag + rho), 0.0))
         return slack, u, b, losses, excess
 
     def phi(w):
@@ -171,18 +135,27 @@ def test_what_newton_reached_is_kept_when_it_is_stopped():
     assert part.relative_gap <= 1e-12
 
 
+def observed(policy, gaps):
+    """What a policy says after each sweep."""
+    answers = []
+    for gap in gaps:
+        policy.observe(gap)
+        answers.append(policy.wants_newton())
+    return answers
+
+
+def policy_of(problem, solver="auto", tol=1e-6):
+    return Policy(problem, solver, tol, max_iter=1000, momentum=True)
+
+
 def test_hand_over_follows_the_rate_of_the_gap():
     problem = naive.library_problem(*naive.random_data(3000, 8), 1.0, "squared_hinge", BIAS)
-    rule = HandOver(problem, tol=1e-6, solver="auto")
-    assert rule.allowed
-    rule.sweeps_worth = 48.0
-    fast = [rule(0.1**k) for k in range(6)]
-    assert not any(fast)  # one more decade: one sweep
-    slow = HandOver(problem, tol=1e-6, solver="auto")
-    slow.sweeps_worth = 48.0
-    assert [slow(0.9**k) for k in range(6)] == [False] * 5 + [True]
-    never = HandOver(problem, tol=1e-6, solver="sweep")
-    assert not any(never(0.99**k) for k in range(50))
+    fast, slow = policy_of(problem), policy_of(problem)
+    assert fast.newton_allowed
+    fast.sweeps_worth = slow.sweeps_worth = 48.0
+    assert not any(observed(fast, 0.1 ** np.arange(6)))  # one more decade: one sweep
+    assert observed(slow, 0.9 ** np.arange(6)) == [False] * 5 + [True]
+    assert not any(observed(policy_of(problem, "sweep"), 0.99 ** np.arange(50)))
 
 
 def test_many_features_stay_with_sweeps():
@@ -190,31 +163,70 @@ def test_many_features_stay_with_sweeps():
     y[::2] = -1.0
     problem = naive.library_problem(X, y, 1.0, "hinge")
     assert newton_cost(problem) == np.inf
-    assert not HandOver(problem, 1e-3, "auto").allowed
-    assert HandOver(problem, 1e-3, "newton").at_once
+    assert not policy_of(problem).newton_allowed
+    assert policy_of(problem, "newton").newton_first
+
+
+def cost_of(n, d, loss):
+    X = np.ones((n, d))
+    return newton_cost(naive.library_problem(X, np.ones(n), 1.0, loss))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_cost_of_newton_grows_as_its_passes_and_factorisations_do(loss):
+    """Twice the rows cost twice; a Hessian of few rows costs the cube of its length."""
+    assert cost_of(40_000, 50, loss) == pytest.approx(2 * cost_of(20_000, 50, loss), rel=0.02)
+    assert cost_of(1, 1600, loss) == pytest.approx(8 * cost_of(1, 800, loss), rel=0.02)
+    # between the two: pairs of entries, twice as many features make four times as many
+    wide, narrow = cost_of(20_000, 400, loss), cost_of(20_000, 200, loss)
+    assert 2.5 < wide / narrow < 4.1
+
+
+def test_newton_steps_come_at_once_where_they_cost_next_to_nothing():
+    few = naive.library_problem(*naive.random_data(40, 7), 1.0, "hinge", BIAS)
+    assert newton_cost(few) < 5e6
+    assert policy_of(few).newton_first
+    rng = np.random.default_rng(0)
+    many = naive.library_problem(
+        rng.normal(size=(2000, 900)), rng.choice([-1.0, 1.0], 2000), 1.0, "hinge"
+    )
+    assert policy_of(many).newton_allowed
+    assert not policy_of(many).newton_first
+    assert policy_of(many).sweeps_worth == pytest.approx(newton_cost(many) / 3.8e6, rel=0.02)
+
+
+def threaded(problem, n_threads):
+    workers = Workers(n_threads)
+    return replace(problem, passes=Passes(problem.passes.rows, workers)), workers
 
 
 @pytest.mark.parametrize("loss", naive.LOWER)
-def test_threads_do_not_change_the_result(monkeypatch, loss):
-    monkeypatch.setattr("dualsweep.newton.PARTS_FROM", 0)
+@pytest.mark.parametrize("solver", ["sweep", "newton"])
+def test_threads_do_not_change_the_result(monkeypatch, loss, solver):
+    monkeypatch.setattr("dualsweep.rows.passes.PARTS_FROM", 0)
     X, y = naive.random_data(301, 8)
     oracle = naive.Naive(X, y, 1.0, loss, BIAS)
-    problem = naive.library_problem(X, y, 1.0, loss, BIAS)
-    one, *more = (
-        solve(problem, solver="newton", tol=1e-10, n_threads=n_threads) for n_threads in (1, 2, 3)
-    )
-    assert one.n_newton >= 1
-    assert oracle.gap(one.w, one.alpha) <= 1e-10 * oracle.primal(one.w)
+    results = []
+    for n_threads in (1, 2, 3):
+        problem, workers = threaded(naive.library_problem(X, y, 1.0, loss, BIAS), n_threads)
+        with workers:
+            results.append(solve(problem, solver=solver, tol=1e-8, max_iter=10_000))
+    one, *more = results
+    assert (one.n_newton >= 1) == (solver == "newton")
+    assert oracle.gap(one.w, one.alpha) <= 1e-8 * oracle.primal(one.w)
     for other in more:
         np.testing.assert_array_equal(one.alpha, other.alpha)
         np.testing.assert_array_equal(one.w, other.w)
+        assert (one.primal, one.gap) == (other.primal, other.gap)
 
 
-def test_a_model_of_two_classes_does_not_depend_on_its_threads(monkeypatch):
-    monkeypatch.setattr("dualsweep.newton.PARTS_FROM", 0)
-    pool = Mock(wraps=ThreadPoolExecutor)
-    monkeypatch.setattr("dualsweep.newton.ThreadPoolExecutor", pool)
-    X, y = load_breast_cancer(return_X_y=True)
-    one, two = (LinearSVC(n_jobs=n_jobs, random_state=0).fit(X, y) for n_jobs in (1, 2))
-    pool.assert_called_once_with(2)
-    np.testing.assert_array_equal(one.coef_, two.coef_)
+@pytest.mark.parametrize("multi_class", ["ovr", "crammer_singer", "weston_watkins"])
+@pytest.mark.parametrize("solver", ["sweep", "newton"])
+def test_a_model_does_not_depend_on_its_threads(monkeypatch, multi_class, solver):
+    monkeypatch.setattr("dualsweep.rows.passes.PARTS_FROM", 0)
+    X, y = load_iris(return_X_y=True)
+    params = {"multi_class": multi_class, "solver": solver, "tol": 1e-4, "random_state": 0}
+    one, *more = (LinearSVC(n_jobs=n_jobs, **params).fit(X, y) for n_jobs in (1, 2, 5))
+    for other in more:
+        np.testing.assert_array_equal(one.coef_, other.coef_)
+        assert one.dual_gap_ == other.dual_gap_

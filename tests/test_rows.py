@@ -6,11 +6,8 @@ import pytest
 import scipy.sparse as sp
 from naive import augment
 
-from dualsweep.rows import (
-    CSRRows,
-    as_rows,
-    n_rows,
-    n_stored,
+from dualsweep._threads import Workers
+from dualsweep.rows.functions import (
     row_add_few,
     row_axpy,
     row_dot,
@@ -21,14 +18,15 @@ from dualsweep.rows import (
     row_scores,
     row_scores_few,
     row_sqnorm,
-    sqnorms,
 )
+from dualsweep.rows.layouts import CSRRows, as_rows, n_rows, n_stored
+from dualsweep.rows.passes import Passes
 
 N_FEATURES = 12
 FLOATS = [np.float32, np.float64]
 
 
-# Not cached on disk: a cached wrapper would not see a change in rows.py.
+# Not cached on disk: a cached wrapper would not see a change in the row functions.
 @numba.njit
 def run_all(rows, steps, w, dots, norms):
     for i in range(steps.shape[0]):
@@ -108,7 +106,7 @@ def assert_same_rows(rows, X, w_dtype=np.float64):
     dots, norms = np.empty(len(X)), np.empty(len(X))
     run_all(rows, steps, w, dots, norms)
     np.testing.assert_allclose(dots, X @ start, rtol=1e-13, atol=1e-14)
-    for found in (norms, sqnorms(rows)):
+    for found in (norms, Passes(rows, Workers()).sqnorms()):
         np.testing.assert_allclose(found, (X**2).sum(axis=1), rtol=1e-14)
     precision = np.finfo(w_dtype).eps
     np.testing.assert_allclose(w, start + steps @ X, rtol=20 * precision, atol=20 * precision)

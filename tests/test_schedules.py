@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualsweep._random import random_state, uniform
-from dualsweep.kernels.binary import sweep
-from dualsweep.schedules import (
+from dualsweep.solvers.schedules import (
     SCHEDULES,
     Adaptive,
     Alternating,
@@ -208,7 +207,7 @@ def test_shrinking_equals_shrinking_inside_the_sweep(loss, seed):
             active, high, low, tolerance = np.arange(60), np.inf, -np.inf, 0.1 * tolerance
 
         grads, gains = np.empty(len(order)), np.empty(len(order))
-        sweep(*problem, order, alpha, w, grads, gains, np.empty(len(alpha)))
+        problem.sweep(False, order, alpha, w, grads, gains, np.empty(len(alpha)))
         plan.observe(order, grads, gains)
         np.testing.assert_allclose(alpha, naive_alpha, rtol=1e-9, atol=1e-9)
         sizes.append(len(active))
@@ -363,7 +362,7 @@ def test_preferences_survive_restrict(schedule):
 
 
 def test_only_auto_may_be_given_momentum():
-    assert [name for name, schedule in SCHEDULES.items() if schedule.hurried] == ["auto"]
+    assert [name for name, schedule in SCHEDULES.items() if schedule.momentum] == ["auto"]
 
 
 def test_auto_is_the_default_that_leaves_idle_rows_sooner():

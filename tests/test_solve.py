@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualsweep.run import Run
-from dualsweep.schedules import SCHEDULES
-from dualsweep.solve import SOLVERS, solve
-from dualsweep.sweeps import FLOAT32_TOL, _proven, gap_left
+from dualsweep.solvers.policy import SOLVERS
+from dualsweep.solvers.run import Run, gap_left
+from dualsweep.solvers.schedules import SCHEDULES
+from dualsweep.solvers.solve import Start, solve
+from dualsweep.solvers.sweeps import FLOAT32_TOL, proven_rows
 
 BIAS = 1.0
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=150)
@@ -146,7 +147,7 @@ def test_threads_do_not_disturb_each_other(solver):
 def test_warm_start_from_the_solution_needs_no_sweep(loss, solver):
     oracle, problem = setup(loss)
     cold = solve(problem, solver=solver, tol=1e-6)
-    warm = solve(problem, solver=solver, tol=1e-6, alpha=cold.alpha.copy())
+    warm = solve(problem, solver=solver, tol=1e-6, start=Start(cold.alpha.copy()))
     assert (warm.n_iter, len(warm.history)) == (0, 1)
     assert_honest(warm, oracle, 1e-6)
     assert np.array_equal(warm.w, cold.w)
@@ -159,7 +160,7 @@ def test_warm_start_from_elsewhere_reaches_the_same_optimum(loss, solver):
     oracle, problem = setup(loss)
     lower = np.maximum(oracle.lower, -10.0)
     alpha = np.random.default_rng(0).uniform(lower, np.minimum(oracle.upper, 10.0))
-    result = solve(problem, solver=solver, tol=1e-8, max_iter=5000, alpha=alpha)
+    result = solve(problem, solver=solver, tol=1e-8, max_iter=5000, start=Start(alpha))
     assert result.n_iter > 0
     assert_honest(result, oracle, 1e-8)
     assert result.primal == pytest.approx(oracle.dual(optimal_alpha(loss)), rel=1.01e-8)
@@ -236,7 +237,7 @@ def test_watch_ends_early(loss, solver):
 
     def watch(progress):
         seen.append(progress)
-        assert progress.w.shape == (problem.n_weights,)
+        assert progress.w.shape == problem.weights_shape
         return progress.epoch == 3
 
     result = solve(problem, solver=solver, watch=watch, **FOR_EVER)
@@ -251,7 +252,7 @@ def test_watch_ends_early(loss, solver):
 @pytest.mark.parametrize("how", ["stop", "max_time"])
 def test_a_run_can_end_inside_a_sweep(schedule, how, monkeypatch):
     oracle, problem = setup("hinge")
-    monkeypatch.setattr("dualsweep.sweeps.ENTRIES_PER_CALL", 50)
+    monkeypatch.setattr("dualsweep.solvers.sweeps.ENTRIES_PER_CALL", 50)
     answers = iter([False, True])
     options = {"stop": {"stop": lambda: next(answers)}, "max_time": {"max_time": 1e-9}}[how]
     result = solve(problem, **SWEEPS, schedule=schedule, **options, **FOR_EVER)
@@ -275,7 +276,7 @@ def test_stop_is_asked_until_it_says_so(loss, solver):
 def test_cutting_sweeps_changes_nothing(monkeypatch):
     problem = setup("squared_hinge")[1]
     whole = solve(problem, **SWEEPS, tol=1e-6)
-    monkeypatch.setattr("dualsweep.sweeps.ENTRIES_PER_CALL", 1)
+    monkeypatch.setattr("dualsweep.solvers.sweeps.ENTRIES_PER_CALL", 1)
     assert same(whole, solve(problem, **SWEEPS, tol=1e-6))
 
 
@@ -296,7 +297,7 @@ def test_proven_rows_are_where_the_optimum_has_them(loss):
     n_lower, n_upper = [], []
     for epochs in range(1, 60, 4):
         alpha = solve(problem, **SWEEPS, tol=1e-300, max_iter=epochs).alpha
-        proven = _proven(run_at(problem, alpha))
+        proven = proven_rows(run_at(problem, alpha), problem)
         np.testing.assert_allclose(best[proven], alpha[proven], atol=1e-9)
         lower, upper = proven & (alpha == 0.0), proven & (alpha > 0.0)
         assert (best_slack[lower] < 0).all()
@@ -319,7 +320,7 @@ def test_the_rule_allows_for_the_radius():
     def proven(alpha, slack, gap):
         run = run_at(problem, np.array([alpha]))
         run.slack, run.primal, run.gap = np.array([slack]), 1.0, gap
-        return _proven(run).tolist() == [True]
+        return proven_rows(run, problem).tolist() == [True]
 
     for alpha, slack in ((3.0, 0.5), (0.0, -0.5)):
         for factor in (0.99, 1.01):
@@ -330,9 +331,10 @@ def test_the_rule_allows_for_the_radius():
 
 
 def test_unbounded_rows_are_never_proven():
-    run = run_at(setup("squared")[1], optimal_alpha("squared").copy())
+    problem = setup("squared")[1]
+    run = run_at(problem, optimal_alpha("squared").copy())
     assert run.gap < 1e-12 * run.primal
-    assert not _proven(run).any()
+    assert not proven_rows(run, problem).any()
 
 
 @every_schedule
@@ -453,11 +455,9 @@ def test_a_run_that_is_told_to_stop_before_it_starts():
     oracle, problem = setup("hinge")
     for options in ({"stop": lambda: True}, {"max_time": 0.0}):
         result = solve(problem, **options)
-        assert (result.n_iter, result.primal, result.gap) == (
-            0,
-            oracle.primal(result.w),
-            result.gap,
-        )
+        assert result.n_iter == 0
+        assert result.primal == oracle.primal(result.w)
+        assert result.gap == oracle.gap(result.w, result.alpha)
         assert not result.w.any()
 
 

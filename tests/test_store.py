@@ -19,11 +19,11 @@ from dualsweep.io import (
     load_data,
     load_svmlight,
     open_store,
-    store,
     svmlight,
     write_store,
 )
-from dualsweep.rows import as_rows
+from dualsweep.io._store_format import ARRAYS
+from dualsweep.rows.layouts import as_rows
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +256,7 @@ def test_a_failed_conversion_keeps_the_old_store(path, text, monkeypatch):
         if len(calls) == 10:
             raise OSError("disk full")
 
-    monkeypatch.setattr(store.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="disk full"):
         convert_svmlight(text, path, block_bytes=2000, force=True)
     assert open_store(path).shape == (3, 3)
@@ -323,7 +323,7 @@ def damaged(path, problem):
     return path
 
 
-@pytest.mark.parametrize("name", store.ARRAYS)
+@pytest.mark.parametrize("name", ARRAYS)
 def test_files_that_are_missing_or_of_another_size(damaged, name):
     file = damaged / f"000002.{name}.npy"
     content = file.read_bytes()
@@ -338,7 +338,7 @@ def test_files_that_are_missing_or_of_another_size(damaged, name):
         open_store(damaged)
 
 
-@pytest.mark.parametrize("name", store.ARRAYS)
+@pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize("place", [0, 20, 128, -1])
 def test_every_changed_byte_is_found(damaged, name, place):
     file = damaged / f"000001.{name}.npy"
@@ -349,7 +349,7 @@ def test_every_changed_byte_is_found(damaged, name, place):
         open_store(damaged).verify()
 
 
-@pytest.mark.parametrize("name", store.ARRAYS)
+@pytest.mark.parametrize("name", ARRAYS)
 def test_a_file_that_is_no_array_of_the_right_shape(damaged, name):
     content = (damaged / f"000001.{name}.npy").read_bytes()
     forge(damaged, f"000001.{name}", b"x" * len(content))

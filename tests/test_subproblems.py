@@ -1,21 +1,25 @@
 """Block steps against exact enumeration, in fractions, of all active sets."""
 
-from fractions import Fraction
-from itertools import product
+import sys
+from pathlib import Path
 
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from naive import exact_crammer_singer, exact_weston_watkins
 
-import dualsweep.subproblems.crammer_singer as cs
-import dualsweep.subproblems.weston_watkins as ww
-from dualsweep.subproblems import active_set, greedy
-from dualsweep.subproblems._sorting import sort_descending
-from dualsweep.subproblems.active_set import active_set_step
-from dualsweep.subproblems.crammer_singer import crammer_singer_level
-from dualsweep.subproblems.greedy import greedy_step
-from dualsweep.subproblems.weston_watkins import weston_watkins_level
+import dualsweep.kernels.crammer_singer as cs
+import dualsweep.kernels.weston_watkins as ww
+from dualsweep.kernels.crammer_singer import crammer_singer_level
+from dualsweep.kernels.sorting import sort_descending
+from dualsweep.kernels.weston_watkins import weston_watkins_level
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # steps to compare with
+
+from steps import active_set, greedy
+from steps.active_set import active_set_step
+from steps.greedy import greedy_step
 
 
 def ww_at(level):
@@ -68,39 +72,6 @@ def weston_watkins(v, upper):
 
 def crammer_singer(v, upper):
     return steps[1](v, upper)
-
-
-def exact_weston_watkins(v, upper):
-    """Try all choices of entries at 0, at upper, and between; one satisfies the KKT conditions."""
-    v, upper = [Fraction(x) for x in v], Fraction(upper)
-    for where in product((0, 1, 2), repeat=len(v)):
-        middle = [x for x, place in zip(v, where, strict=True) if place == 1]
-        gamma = (upper * where.count(2) + sum(middle)) / (len(middle) + 1)
-        b = [(0, x - gamma, upper)[place] for x, place in zip(v, where, strict=True)]
-        fits = (
-            (x <= gamma, 0 <= x - gamma <= upper, x - gamma >= upper)[place]
-            for x, place in zip(v, where, strict=True)
-        )
-        if all(fits):
-            return np.array([float(x) for x in b])
-    raise AssertionError
-
-
-def exact_crammer_singer(v, upper):
-    """Try all choices of positive entries, with the sum below or at its limit."""
-    v, upper = [Fraction(x) for x in v], Fraction(upper)
-    for positive in product((False, True), repeat=len(v)):
-        chosen = [x for x, p in zip(v, positive, strict=True) if p]
-        levels = [(Fraction(sum(chosen)) / (len(chosen) + 1), False)]
-        if chosen:
-            levels.append(((sum(chosen) - upper) / len(chosen), True))
-        for gamma, at_limit in levels:
-            b = [x - gamma if p else Fraction(0) for x, p in zip(v, positive, strict=True)]
-            signs = all(x >= gamma if p else x <= gamma for x, p in zip(v, positive, strict=True))
-            multiplier = gamma - sum(b)
-            if signs and sum(b) <= upper and (multiplier >= 0 if at_limit else multiplier == 0):
-                return np.array([float(x) for x in b])
-    raise AssertionError
 
 
 entries = st.one_of(

@@ -24,9 +24,9 @@ from sklearn.svm import LinearSVC as SklearnLinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dualsweep import LinearSVC
-from dualsweep.losses import LOSSES
-from dualsweep.schedules import SCHEDULES
-from dualsweep.solve import SOLVERS
+from dualsweep.problems.losses import LOSSES
+from dualsweep.solvers.policy import SOLVERS
+from dualsweep.solvers.schedules import SCHEDULES
 
 LAYOUTS = {
     "dense": np.ascontiguousarray,
@@ -375,10 +375,10 @@ def test_data_are_neither_copied_nor_changed(monkeypatch, problem, make, dtype):
     seen = []
 
     def spy(problem, **options):
-        seen.append(problem.rows)
+        seen.append(problem.passes.rows)
         return solve(problem, **options)
 
-    import dualsweep.training.svc as svc
+    import dualsweep.training.fitting as svc
 
     solve = svc.solve
     monkeypatch.setattr(svc, "solve", spy)

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from naive import nearest_float, parse_svmlight
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from dualsweep.io import load_data, load_svmlight, svmlight
-from dualsweep.kernels.decimals import (
+from dualsweep.io import _chunks, _parsing, load_data, load_svmlight, svmlight
+from dualsweep.io._decimals import (
     EXPONENTS,
     FIVES,
     LEAST_POWER,
@@ -180,7 +180,7 @@ def test_words_that_float_takes(path):
 
 
 def test_more_hard_numbers_than_expected(path, monkeypatch):
-    monkeypatch.setattr(svmlight, "HARD", 2)
+    monkeypatch.setattr(_parsing, "HARD", 2)
     tokens = [f"0.{j:030d}" for j in range(1, 50)]
     X, _ = load(path, b"1 " + " ".join(f"{j}:{t}" for j, t in enumerate(tokens)).encode())
     np.testing.assert_array_equal(X.data, [float(token) for token in tokens])
@@ -333,7 +333,7 @@ def test_zstandard_is_not_there(path, monkeypatch):
     def fail(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(svmlight, "import_module", fail)
+    monkeypatch.setattr(_chunks, "import_module", fail)
     with pytest.raises(ImportError, match=r'pip install "dualsweep\[zst\]"'):
         load(path, b"\x28\xb5\x2f\xfd")
 
@@ -434,7 +434,7 @@ def test_the_first_bad_line_is_named(path, monkeypatch, chunk, n_jobs):
 
 
 def test_bad_numbers_come_before_later_bad_entries(path, monkeypatch):
-    monkeypatch.setattr(svmlight, "HARD", 1)
+    monkeypatch.setattr(_parsing, "HARD", 1)
     content = b"1 1:inf 2:nan 3:one 4\n"
     with pytest.raises(ValueError, match=r"line 1, column 17: 'one' is no number"):
         load(path, content)

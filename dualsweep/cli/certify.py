@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..io import load_model
-from ..losses import LOSSES
+from ..problems.losses import LOSSES
 from ..training.formulations import FORMULATIONS
-from ._shell import (
-    FAILED,
+from ._command import FAILED, Command
+from ._options import (
     Data,
     Json,
     NJobs,
     Quiet,
-    Shell,
     ZeroBased,
     check_parameters,
-    one_of,
+    choice,
     positive,
 )
 
@@ -48,22 +47,11 @@ def certify(
         ),
     ] = None,
     loss: Annotated[
-        str | None,
-        typer.Option(
-            callback=one_of(*LOSSES),
-            metavar="LOSS",
-            help="Loss of the problem.",
-            show_default="the model's",
-        ),
+        str | None, choice("LOSS", LOSSES, "Loss of the problem", default="the model's")
     ] = None,
     multi_class: Annotated[
         str | None,
-        typer.Option(
-            callback=one_of(*FORMULATIONS),
-            metavar="FORMULATION",
-            help="What the problem is for more than two classes.",
-            show_default="the model's",
-        ),
+        choice("FORMULATION", FORMULATIONS, "For more than two classes", default="the model's"),
     ] = None,
     tol: Annotated[float, typer.Option(min=0.0, help="Relative gap to prove.")] = 1e-3,
     max_iter: Annotated[int, typer.Option(min=0, help="Sweeps to look for a bound.")] = 1000,
@@ -93,7 +81,7 @@ def certify(
     """
     from .. import estimators
 
-    with Shell(json, quiet) as shell:
+    with Command(json, quiet) as command:
         model = load_model(model_file)
         recorded = getattr(model, "primal_objective_", None)
         if cost is None and recorded is None:
@@ -101,14 +89,14 @@ def certify(
         given = {"C": cost, "loss": loss, "multi_class": multi_class}
         model.set_params(**{name: value for name, value in given.items() if value is not None})
         check_parameters(model)
-        X, y = shell.load(
+        X, y = command.load(
             file, zero_based=zero_based, n_jobs=n_jobs, n_features=model.n_features_in_
         )
         started = perf_counter()
         found = estimators.certify(
             model, X, y, tol=tol, max_iter=max_iter, max_time=max_time, n_jobs=n_jobs
         )
-        shell.show(
+        command.show(
             "Certificate",
             {
                 "problem": f"C = {model.C:g}, {_problem(model)}",
@@ -124,19 +112,19 @@ def certify(
                 "seconds": perf_counter() - started,
             },
         )
-        shell.tell(
+        command.tell(
             f"No model has an objective below {found.dual:.6g}, so none is more than "
             f"{100 * min(found.relative_gap, 1.0):.3g} % better than this one."
         )
         if recorded is not None:
-            shell.facts["recorded_primal_objective"] = recorded
+            command.facts["recorded_primal_objective"] = recorded
             if abs(recorded - found.primal) > SAME * found.primal and given == dict.fromkeys(given):
-                shell.say(
+                command.say(
                     f"{model_file} says it was trained to an objective of {recorded:.6g}: not on "
                     "these data, or it has been changed."
                 )
         if found.relative_gap > tol:
-            shell.code = FAILED
+            command.code = FAILED
 
 
 def _problem(model: LinearSVC) -> str:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._pictures import Plot, check_picture, new_figure, save_picture
-from ._shell import (
-    FAILED,
+from ._command import FAILED, Command
+from ._options import (
     ClassWeight,
     Data,
     Force,
@@ -20,13 +19,13 @@ from ._shell import (
     Quiet,
     Schedule,
     Seed,
-    Shell,
     Solver,
     Tol,
     TrainJobs,
     ZeroBased,
     parse_costs,
 )
+from ._pictures import Plot, check_picture, new_figure, save_picture
 
 if TYPE_CHECKING:
     from ..estimators import MulticlassComparison
@@ -91,28 +90,28 @@ def compare(
     }
     values = parse_costs(costs)
 
-    with Shell(json, quiet) as shell:
+    with Command(json, quiet) as command:
         if plot is not None:
             check_picture(plot, force)
-            shell.writes(plot)
-        X, y = shell.load(file, zero_based=zero_based, n_jobs=n_jobs)
+            command.writes(plot)
+        X, y = command.load(file, zero_based=zero_based, n_jobs=n_jobs)
         started = perf_counter()
-        with shell.warnings():
+        with command.warnings():
             result = compare_multiclass(X, y, Cs=values, n_repeats=repeats, **options)
-        shell.facts["seconds"] = perf_counter() - started
+        command.facts["seconds"] = perf_counter() - started
         if plot is not None:
             save_picture(_draw(result), plot, force)
-            shell.facts["picture"] = str(plot)
-        _report(shell, result)
+            command.facts["picture"] = str(plot)
+        _report(command, result)
         if plot is not None:
-            shell.tell(f"Picture written to {plot}")
+            command.tell(f"Picture written to {plot}")
         if (result.relative_gap > tol).any():
-            shell.code = FAILED
+            command.code = FAILED
 
 
-def _report(shell: Shell, result: MulticlassComparison) -> None:
+def _report(command: Command, result: MulticlassComparison) -> None:
     """Note what came out, and show a row for each method and each pair of them."""
-    shell.facts |= {
+    command.facts |= {
         "methods": result.methods,
         "mean": result.mean.tolist(),
         "deviation": result.deviation.tolist(),
@@ -124,7 +123,7 @@ def _report(shell: Shell, result: MulticlassComparison) -> None:
         "relative_gap": result.relative_gap.tolist(),
     }
     lowest, highest = result.C.min(axis=0), result.C.max(axis=0)
-    shell.table(
+    command.table(
         f"Test accuracy, {len(result.accuracy)} partitions",
         ["method", "mean", "deviation", "C"],
         [
@@ -137,7 +136,7 @@ def _report(shell: Shell, result: MulticlassComparison) -> None:
             for m, method in enumerate(result.methods)
         ],
     )
-    shell.table(
+    command.table(
         "Is there a difference?",
         ["method", "and", "p-value"],
         [[one, other, f"{p_value:.2g}"] for (one, other), p_value in result.p_values.items()],

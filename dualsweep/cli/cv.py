@@ -11,9 +11,8 @@ import typer
 
 from ..io._files import check_target
 from ..io.liblinear import integer_classes
-from ._pictures import Plot, check_picture, new_figure, save_picture
-from ._shell import (
-    FAILED,
+from ._command import FAILED, Command
+from ._options import (
     ClassWeight,
     Data,
     Force,
@@ -26,7 +25,6 @@ from ._shell import (
     Quiet,
     Schedule,
     Seed,
-    Shell,
     Solver,
     Tol,
     TrainJobs,
@@ -34,6 +32,7 @@ from ._shell import (
     check_parameters,
     parse_costs,
 )
+from ._pictures import Plot, check_picture, new_figure, save_picture
 from .train import WRITERS, certificate, destination
 
 if TYPE_CHECKING:
@@ -146,47 +145,47 @@ def cv(
     if output is not None and output == plot:
         raise typer.BadParameter(f"--model and --plot are both {plot}.")
 
-    with Shell(json, quiet) as shell:
+    with Command(json, quiet) as command:
         if output is not None:
             check_target(path, force=force)
-            shell.writes(path)
+            command.writes(path)
         if plot is not None:
             check_picture(plot, force)
-            shell.writes(plot)
-        X, y = shell.load(file, zero_based=zero_based, n_jobs=n_jobs)
+            command.writes(plot)
+        X, y = command.load(file, zero_based=zero_based, n_jobs=n_jobs)
         if output is not None and model_format == "liblinear":
             integer_classes(np.unique(y))  # rather now than after the work
         started = perf_counter()
-        with shell.warnings():
+        with command.warnings():
             model.fit(X, y)
         seconds = perf_counter() - started
         if output is not None:
             WRITERS[model_format](model, path, force=force)
-            shell.facts |= {"model": str(path), "format": model_format}
+            command.facts |= {"model": str(path), "format": model_format}
         if plot is not None:
             save_picture(_draw(model), plot, force)
-            shell.facts["picture"] = str(plot)
+            command.facts["picture"] = str(plot)
 
-        _report(shell, model)
-        shell.show(
+        _report(command, model)
+        command.show(
             f"Model with C = {model.C_:g}", certificate(model) | {"seconds_with_search": seconds}
         )
         if output is not None:
-            shell.tell(f"Model written to {path}")
+            command.tell(f"Model written to {path}")
         if plot is not None:
-            shell.tell(f"Picture written to {plot}")
+            command.tell(f"Picture written to {plot}")
         if not model.converged_ or (model.search_gap_ > _tol_search(model)).any():
-            shell.code = FAILED
+            command.code = FAILED
 
 
 def _tol_search(model: LinearSVCCV) -> float:
     return model.tol if model.tol_search is None else model.tol_search
 
 
-def _report(shell: Shell, model: LinearSVCCV) -> None:
+def _report(command: Command, model: LinearSVCCV) -> None:
     """Note what the search found, and show a row for each C."""
     scoring = model.scoring or "accuracy"
-    shell.facts |= {
+    command.facts |= {
         "C": model.C_,
         "scoring": scoring,
         "selection": model.selection,
@@ -198,7 +197,7 @@ def _report(shell: Shell, model: LinearSVCCV) -> None:
         "search_gap": model.search_gap_.tolist(),
         "fit_time": model.fit_time_.tolist(),
     }
-    shell.table(
+    command.table(
         f"{len(model.scores_)} folds",
         ["C", scoring.replace("_", " "), "std. error", "support vectors", "seconds", ""],
         [

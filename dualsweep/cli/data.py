@@ -14,18 +14,17 @@ import scipy.sparse as sp
 import typer
 
 from ..io import Store, convert_svmlight, load_data, load_model, open_store, write_store
+from ..io._parsing import Block
+from ..io._store_placing import check_new_store
 from ..io.liblinear import MAGIC
 from ..io.model import CERTIFICATE
-from ..io.store import check_new_store
-from ..io.svmlight import Block, iter_svmlight
-from ._shell import (
-    FAILED,
-    MEGABYTE,
+from ..io.svmlight import iter_svmlight
+from ._command import FAILED, MEGABYTE, Command
+from ._options import (
     Force,
     Json,
     NJobs,
     Quiet,
-    Shell,
     ZeroBased,
     first_column,
 )
@@ -60,14 +59,14 @@ def convert(
 
     dualsweep convert webspam.svm webspam.store --block-size 256
     """
-    with Shell(json, quiet) as shell:
+    with Command(json, quiet) as command:
         check_new_store(store, force=force)
-        shell.writes(store)
+        command.writes(store)
         started = perf_counter()
         block_bytes = block_size * MEGABYTE
         kind, size = _kind(file), _size(file)
         if kind == "svmlight":
-            with shell.progress(f"Converting {file}", size) as watch:
+            with command.progress(f"Converting {file}", size) as watch:
                 written = convert_svmlight(
                     file,
                     store,
@@ -81,8 +80,8 @@ def convert(
         else:
             written = write_store(store, *load_data(file), block_bytes=block_bytes, force=force)
         seconds = perf_counter() - started
-        shell.show(str(store), {**_of_store(written), "seconds": seconds})
-        shell.tell(f"{size / 1e6:.1f} MB in {seconds:.2f} s, {size / seconds / 1e6:.0f} MB/s")
+        command.show(str(store), {**_of_store(written), "seconds": seconds})
+        command.tell(f"{size / 1e6:.1f} MB in {seconds:.2f} s, {size / seconds / 1e6:.0f} MB/s")
 
 
 def info(
@@ -104,7 +103,7 @@ def info(
 
     dualsweep info rcv1.model.npz --json
     """
-    with Shell(json) as shell:
+    with Command(json) as command:
         kind = _kind(path)
         if verify and kind != "store":
             raise typer.BadParameter(f"--verify is for stores, but {path} is none.")
@@ -113,18 +112,18 @@ def info(
             facts = _of_store(store)
             if verify:
                 try:
-                    with shell.progress(f"Verifying {path}", store.n_bytes) as watch:
+                    with command.progress(f"Verifying {path}", store.n_bytes) as watch:
                         store.verify(watch)
                 except ValueError as error:
-                    shell.say(f"Error: {error}")
-                    shell.code = FAILED
-                facts["verified"] = shell.code == 0
-            if shell.code == 0:
+                    command.say(f"Error: {error}")
+                    command.code = FAILED
+                facts["verified"] = command.code == 0
+            if command.code == 0:
                 facts |= _of_labels(_count(store.y))
         elif kind == "model":
             facts = _of_model(path)
         elif kind == "svmlight":
-            with shell.progress(f"Reading {path}", _size(path)) as watch:
+            with command.progress(f"Reading {path}", _size(path)) as watch:
                 facts = _of_text(
                     iter_svmlight(
                         path, zero_based=first_column(zero_based), n_jobs=n_jobs, watch=watch
@@ -133,7 +132,7 @@ def info(
                 )
         else:
             facts = _of_arrays(*load_data(path, labelled=False))
-        shell.show(str(path), {"kind": kind, "bytes": _size(path), **facts})
+        command.show(str(path), {"kind": kind, "bytes": _size(path), **facts})
 
 
 def _kind(path: Path) -> str:

@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ._shell import Json, Shell
+from ._command import Command
+from ._options import (
+    Json,
+)
 
 __all__ = ["demo"]
 
@@ -27,6 +30,6 @@ def demo(
     """
     from ..demo import run
 
-    with Shell(json) as shell:
+    with Command(json) as command:
         fits = run(rows=rows, output=output, console=Console(highlight=False, quiet=json))
-        shell.facts = {"fits": [fit._asdict() for fit in fits], "picture": str(output)}
+        command.facts = {"fits": [fit._asdict() for fit in fits], "picture": str(output)}

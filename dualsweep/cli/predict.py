@@ -12,7 +12,13 @@ import typer
 from ..io import load_model
 from ..io._files import atomic_file, check_target
 from ..io.data import check_width
-from ._shell import Force, Json, NJobs, Shell, ZeroBased
+from ._command import Command
+from ._options import (
+    Force,
+    Json,
+    NJobs,
+    ZeroBased,
+)
 
 __all__ = ["predict"]
 
@@ -49,18 +55,18 @@ def predict(
 
     dualsweep predict rcv1.model.npz test.npz -o labels.txt
     """
-    with Shell(json, quiet=True) as shell:
+    with Command(json, quiet=True) as command:
         if output is not None:
             check_target(output, force=force)
-            shell.writes(output)
+            command.writes(output)
         model = load_model(model_file)
         if file.is_dir():  # however large it is: a block at a time
-            store = shell.open(file)
+            store = command.open(file)
             check_width(file, store, model.n_features_in_)
             blocks = (store.read(b) for b in range(len(store)))
             predicted, y = np.concatenate([model.predict(X) for X, _ in blocks]), store.y
         else:
-            X, y = shell.load(
+            X, y = command.load(
                 file,
                 zero_based=zero_based,
                 n_jobs=n_jobs,
@@ -72,16 +78,16 @@ def predict(
         if output is not None:
             with atomic_file(output, force=force) as target:
                 target.write(lines.encode())
-            shell.facts["output"] = str(output)
+            command.facts["output"] = str(output)
         elif json:
-            shell.facts["labels"] = predicted.tolist()
+            command.facts["labels"] = predicted.tolist()
         else:
             sys.stdout.write(lines)
         if y is not None and _comparable(y, predicted) and np.isin(y, model.classes_).any():
             right = int((y == predicted).sum())
-            shell.facts |= {"right": right, "accuracy": right / len(y)}
+            command.facts |= {"right": right, "accuracy": right / len(y)}
             if not json:
-                shell.say(f"Accuracy {right / len(y):.2%} ({right} of {len(y)} rows)")
+                command.say(f"Accuracy {right / len(y):.2%} ({right} of {len(y)} rows)")
 
 
 def _comparable(a: Any, b: Any) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any
+from types import SimpleNamespace
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -12,13 +14,11 @@ import typer
 from ..io import Store, save_liblinear, save_model
 from ..io._files import check_target
 from ..io.liblinear import integer_classes
-from ..training import PlainSVC
-from ..training.blocks import load_if_it_fits
+from ..training import Context, Settings, draw_seed, load_if_it_fits, training_data
+from ..training import train as train_model
 from ..training.verdict import shortfall
-from ._shell import (
-    FAILED,
-    INTERRUPTED,
-    MEGABYTE,
+from ._command import FAILED, INTERRUPTED, MEGABYTE, Command
+from ._options import (
     ClassWeight,
     Data,
     Force,
@@ -31,16 +31,12 @@ from ._shell import (
     Quiet,
     Schedule,
     Seed,
-    Shell,
     Solver,
     Tol,
     TrainJobs,
     ZeroBased,
     positive,
 )
-
-if TYPE_CHECKING:
-    from ..estimators import LinearSVCCV
 
 __all__ = ["WRITERS", "certificate", "destination", "train"]
 
@@ -121,7 +117,7 @@ def train(
 
     dualsweep train huge.store --memory-limit 1500 --checkpoint huge.checkpoint
     """
-    model = PlainSVC(
+    settings = Settings(
         C=cost,
         loss=loss,
         multi_class=multi_class,
@@ -133,29 +129,36 @@ def train(
         max_time=max_time,
         class_weight=class_weight,
         memory_limit=None if memory_limit is None else memory_limit * MEGABYTE,
-        n_jobs=n_jobs,
+        seed=draw_seed(seed),
         random_state=seed,
-        verbose=0 if quiet or json else 1,
+    )
+    verbose = not (quiet or json)
+    # What there is to know of the model, by the names of an estimator's parameters and attributes.
+    model = SimpleNamespace(
+        **asdict(settings), warm_start=False, n_jobs=n_jobs, verbose=int(verbose)
     )
     path, model_format = destination(file, output, model_format)
     if checkpoint is not None and memory_limit is None:
         raise typer.BadParameter("--checkpoint is of use with --memory-limit only.")
 
-    with Shell(json, quiet) as shell:
+    with Command(json, quiet) as command:
         check_target(path, force=force)  # rather now than after the work
-        shell.writes(path)
+        command.writes(path)
         X, y = (
-            shell.load(file, zero_based=zero_based, n_jobs=n_jobs)
+            command.load(file, zero_based=zero_based, n_jobs=n_jobs)
             if memory_limit is None
-            else _open(shell, file)
+            else _open(command, file)
         )
         if model_format == "liblinear":  # rather now than after the work
             integer_classes(_classes(X) if y is None else np.unique(y))
         started = perf_counter()
         interrupted = False
         try:
-            X, y = load_if_it_fits(X, y, model.memory_limit)
-            model.fit(_as_floats(X), y, checkpoint=checkpoint)
+            X, y = load_if_it_fits(X, y, settings.memory_limit)
+            with Context(n_jobs=n_jobs, verbose=verbose, tol=tol) as context:
+                data = training_data(_as_floats(X), y, None, settings, context, checkpoint)
+                fitted = train_model(data, settings, context)
+                vars(model).update(fitted.attributes())
         except KeyboardInterrupt:
             if not hasattr(model, "coef_"):
                 raise
@@ -163,25 +166,25 @@ def train(
         seconds = perf_counter() - started
         WRITERS[model_format](model, path, force=force)
 
-        shell.show("Certificate", certificate(model) | {"seconds": seconds})
-        shell.facts |= {"model": str(path), "format": model_format, "interrupted": interrupted}
-        shell.tell(f"Model written to {path}")
+        command.show("Certificate", certificate(model) | {"seconds": seconds})
+        command.facts |= {"model": str(path), "format": model_format, "interrupted": interrupted}
+        command.tell(f"Model written to {path}")
         if interrupted:
-            shell.say(f"Interrupted. The model is written: {shortfall(model)}.")
-            shell.code = INTERRUPTED
+            command.say(f"Interrupted. The model is written: {shortfall(model)}.")
+            command.code = INTERRUPTED
         elif not model.converged_:
-            shell.say(
+            command.say(
                 f"Not converged. The model is written: {shortfall(model)}. Raise --max-iter, "
                 "--max-time or --tol, or scale the features."
             )
-            shell.code = FAILED
+            command.code = FAILED
 
 
-def _open(shell: Shell, path: Path) -> tuple[Store, None]:
+def _open(command: Command, path: Path) -> tuple[Store, None]:
     """Open a store to train on block by block, with its own labels."""
     if path.exists() and not path.is_dir():
         raise ValueError(f"--memory-limit needs a store: dualsweep convert {path} STORE.")
-    return shell.open(path), None
+    return command.open(path), None
 
 
 def _as_floats(X: Any) -> Any:
@@ -208,7 +211,7 @@ def destination(file: Path, output: Path | None, model_format: str | None) -> tu
     return output or Path(f"{name}{suffix}"), model_format
 
 
-def certificate(model: PlainSVC | LinearSVCCV) -> dict[str, Any]:
+def certificate(model: Any) -> dict[str, Any]:
     """Return what is known of a model."""
     return {
         "primal_objective": model.primal_objective_,

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from copy import copy
-from time import perf_counter
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._threads import count_threads
-from ..run import ROUNDING
-from ..solve import solve
-from ..training.common import TrainingSet, usable_duals
+from ..kernels.certificate import primal_and_gap, squared_length
+from ..problems.result import relative
+from ..solvers.run import ROUNDING
+from ..training import Context, Fitted, TrainingSet, train
 from ._validation import check_weights
 from .svc import LinearSVC
 
@@ -107,48 +105,45 @@ def certify(
     X, y = validate_data(
         model, X, y, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
     )
-    data = TrainingSet(X, y, check_weights(sample_weight, X), problem._bias)
-    if not np.array_equal(data.classes, model.classes_):
-        raise ValueError(
-            f"The model has the classes {_some(model.classes_)}, but y has {_some(data.classes)}."
-        )
-    formulation = data.at(problem.C, problem)
-    weights = _weights(model, X.shape[1], problem._bias)
-    dual_coef = usable_duals(model, len(weights), len(y))
-    n_problems = len(formulation.names(data.classes))
-    deadline = np.inf if max_time is None else perf_counter() + max_time
-
-    def check(p: int) -> tuple[float, float, int]:
-        """Return objective and lower bound of the p-th problem, and how long it took to find."""
-        problem = formulation.problem(p)
-        members = np.flatnonzero(problem.cost > 0)
-        w = formulation.problem_weights(p, weights)
-        primal, _ = problem.certify(members, problem.zero_alpha(), w, np.empty(len(members)))
-        alpha, dual = None, 0.0  # 0 is the dual value of no dual variables
-        if dual_coef is not None:
-            alpha = formulation.start(p, dual_coef)
-            dual = solve(problem, alpha=copy(alpha), max_time=0.0).dual
-            if primal - dual <= tol * primal:
-                return primal, dual, 0
-        result = solve(
-            problem,
-            alpha=alpha,
-            tol=BOUND_SHARE * tol,
-            max_iter=max_iter,
-            max_time=deadline - perf_counter(),
-        )
-        return primal, max(dual, result.dual), result.n_iter
-
-    with ThreadPoolExecutor(min(count_threads(n_jobs), n_problems)) as pool:
-        checks = list(pool.map(check, range(n_problems)))
-    primals, duals, n_iters = map(np.array, zip(*checks, strict=True))
-    gaps = np.maximum(primals - duals, ROUNDING * primals)
+    settings = replace(
+        problem._settings(), tol=BOUND_SHARE * tol, max_iter=max_iter, max_time=max_time
+    )
+    weights = _weights(model, X.shape[1], settings.bias)
+    with Context(n_jobs=n_jobs) as context:
+        data = TrainingSet(X, y, check_weights(sample_weight, X), settings.bias, context)
+        if not np.array_equal(data.classes, model.classes_):
+            raise ValueError(
+                f"The model has the classes {_some(model.classes_)}, but y has "
+                f"{_some(data.classes)}."
+            )
+        duals = getattr(model, "dual_coef_", None)
+        # The certificate of its own dual variables, or of none.
+        found = train(data, replace(settings, max_iter=0), context, duals=duals)
+        primals = _primals(found, weights)
+        lower = np.array([result.dual for result in found.results])
+        if not (primals - lower <= tol * primals).all():
+            found = train(data, settings, context, duals=duals)
+            lower = np.maximum(lower, [result.dual for result in found.results])
+    gaps = np.maximum(primals - lower, ROUNDING * primals)
     return Certificate(
         primal=float(primals.sum()),
         dual=float((primals - gaps).sum()),
-        relative_gap=float(np.divide(gaps, primals, where=primals > 0, out=0.0 * gaps).max()),
-        n_iter=int(n_iters.max()),
+        relative_gap=max(map(relative, gaps.tolist(), primals.tolist())),
+        n_iter=found.n_iter,
     )
+
+
+def _primals(found: Fitted, weights: Any) -> Any:
+    """Return the objectives of the problems at these rows of weights."""
+    primals = []
+    for p in range(len(found.results)):
+        problem = found.formulation.problem(p)
+        w, members = found.formulation.problem_weights(p, weights), problem.candidates
+        size, slack = squared_length(w.reshape(-1)), np.empty(len(members))
+        length = problem.margin_length(size)
+        totals = problem.totals(members, problem.zero_alpha(), w, length, slack)
+        primals.append(primal_and_gap(size, totals, len(members))[0])
+    return np.array(primals)
 
 
 def _problem(model: Any, **given: Any) -> LinearSVC:

@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from copy import copy
+from dataclasses import replace
 from threading import Event
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..problem import Progress
-from ..training.common import Steps, TrainingSet
-from ..training.interrupt import DeferredInterrupt
+from ..problems.result import Progress
+from ..training import Context, Fitted, Settings, TrainingSet, Watcher, train
 from ..training.progress import Bars
+from .svc import LinearSVC
 
-__all__ = ["Fold", "Point", "advance_folds"]
+__all__ = ["Fold", "FoldWatcher", "Point", "advance_folds"]
 
 
 class Point(NamedTuple):
@@ -34,35 +35,71 @@ class Point(NamedTuple):
     length: float  # of the weights, without the intercept
 
 
+class FoldWatcher(Watcher):
+    """Moves one of the bars, from `first` on, a step for each C."""
+
+    def __init__(self, bars: Bars, bar: int, first: int = 0) -> None:
+        self.bars, self.bar = bars, bar
+        self.step, self.label = first - 1, ""
+
+    def next_step(self, C: float) -> None:
+        """Begin another C."""
+        self.step, self.label = self.step + 1, f"C {C:.3g}  "
+
+    def begin(self, names: list[str], attributes: Any) -> None:
+        """Learn among how many problems a step is shared."""
+        self.share = 1 / len(names)
+
+    def epoch(self, p: int, progress: Progress) -> bool:
+        """Move the bar."""
+        self.show(*progress[:3], step=self.step + p * self.share, share=self.share)
+        return False
+
+    def show(
+        self, epoch: int, relative_gap: float, active: int, step: float, share: float = 1.0
+    ) -> None:
+        """Move the bar to where it is told."""
+        self.bars.update(self.bar, epoch, relative_gap, active, step, share, self.label)
+
+
 class Fold:
     """Rows to train on and rows to score on, for ascending values of C.
 
     Parameters
     ----------
     svc : LinearSVC
-        Its parameters are those of every training; one thread each.
+        What is scored is a copy of it.
+    settings : Settings
+        Those of every training, but for C.
     data : TrainingSet
         All rows.
     train, test : indices, slices or masks
         Which of the rows; a row that is there twice counts twice.
     Cs : sequence of float
         Values of C.
-    seed : int
-        Of the order of visits.
+    context : Context
+        Where the fold is trained, with a `FoldWatcher`.
     """
 
     def __init__(
-        self, svc: Any, data: TrainingSet, train: Any, test: Any, Cs: Sequence[float], seed: int
+        self,
+        svc: LinearSVC,
+        settings: Settings,
+        data: TrainingSet,
+        train: Any,
+        test: Any,
+        Cs: Sequence[float],
+        context: Context,
     ) -> None:
         rows = np.arange(len(data.y))
-        part = data.part(np.bincount(rows[train], minlength=len(rows)))
-        if isinstance(svc.class_weight, dict):
-            missing = set(data.classes.tolist()) - set(part.classes.tolist())
-            svc = copy(svc)
-            svc.class_weight = {k: w for k, w in svc.class_weight.items() if k not in missing}
-        self.steps = Steps(svc, part, seed)
-        self.test = rows[test]
-        self.Cs = Cs
+        self.data = data.part(np.bincount(rows[train], minlength=len(rows)), context)
+        if isinstance(settings.class_weight, dict):
+            missing = set(data.classes.tolist()) - set(self.data.classes.tolist())
+            weights = {k: w for k, w in settings.class_weight.items() if k not in missing}
+            settings = replace(settings, class_weight=weights)
+        self.svc, self.settings, self.context = svc, settings, context
+        self.test, self.Cs = rows[test], Cs
+        self.fitted: Fitted | None = None
         self.points: list[Point] = []
 
     @property
@@ -70,32 +107,22 @@ class Fold:
         """Whether all values of C have been tried."""
         return len(self.points) == len(self.Cs)
 
-    def advance(
-        self,
-        score: Callable[[Any, Any], float],
-        stop: Callable[[], bool],
-        show: Callable[..., None],
-    ) -> None:
+    def advance(self, score: Callable[[Any, Any], float]) -> None:
         """Train and score the next C."""
-        done, n_problems = len(self.points), len(self.steps.names)
-        C = self.Cs[done]
-        label = f"C {C:.3g}  "
+        C, watcher = float(self.Cs[len(self.points)]), self.context.watcher
+        assert isinstance(watcher, FoldWatcher)
+        watcher.next_step(C)
         started = perf_counter()
-
-        def watch(p: int, progress: Progress) -> bool:
-            seen = progress.epoch, progress.relative_gap, progress.active
-            show(*seen, step=done + p / n_problems, share=1 / n_problems, label=label)
-            return False
-
-        fitted = self.steps.step(C, n_threads=1, max_time=np.inf, stop=stop, watch=watch)
+        settings = replace(self.settings, C=C)
+        self.fitted = train(self.data, settings, self.context, before=self.fitted)
         seconds = perf_counter() - started
-        model = copy(self.steps.svc)
-        model.__dict__.update(fitted, C=float(C))
+        model = copy(self.svc)
+        model.__dict__.update(self.fitted.attributes(), C=C)
         active = int(model.history_["active"][-1])
-        show(model.n_iter_, model.relative_gap_, active, step=done, share=1.0, label=label)
+        watcher.show(model.n_iter_, model.relative_gap_, active, step=watcher.step)
         self.points.append(
             Point(
-                float("nan") if stop() else score(model, self.test),
+                float("nan") if self.context.stop() else score(model, self.test),
                 seconds,
                 len(model.support_),
                 model.relative_gap_,
@@ -109,26 +136,22 @@ def advance_folds(
     score: Callable[[Any, Any], float],
     *,
     n_threads: int,
-    interrupt: DeferredInterrupt,
-    bars: Bars,
+    context: Context,
+    halt: Event,
     enough: Callable[[int], bool] = lambda n: False,
 ) -> int:
     """Advance all folds to their last C, or until `enough`; return how many C all of them tried.
 
-    `enough` is told the number of values of C that all folds have tried, each number once. Folds
-    are a C or so ahead of each other, so that no thread waits; what a fold tried in excess is not
-    counted, and the result does not depend on the number of threads.
+    `enough` is told the number of values of C that all folds have tried, each number once; then
+    `halt` is set. Folds are a C or so ahead of each other, so that no thread waits; what a fold
+    tried in excess is not counted, and the result does not depend on the number of threads.
     """
-    halt = Event()
 
     def stop() -> bool:
-        return halt.is_set() or interrupt.requested
+        return halt.is_set() or context.stop()
 
     def submit(f: int) -> None:
-        def show(*seen: Any, **where: Any) -> None:
-            bars.update(f, *seen, **where)
-
-        running[pool.submit(folds[f].advance, score, stop, show)] = f
+        running[pool.submit(folds[f].advance, score)] = f
 
     running: dict[Future[None], int] = {}
     tried = 0

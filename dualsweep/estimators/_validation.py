@@ -10,7 +10,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from ..outofcore import Blocks
+from ..solvers.blocks import Blocks
 
 __all__ = ["check_Cs", "check_data", "check_weights"]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from threading import Event
 from typing import Any, NamedTuple
@@ -14,11 +13,10 @@ from scipy.stats import wilcoxon
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from .._threads import count_threads
-from ..training.common import TrainingSet, undisturbed
+from ..training import Context, TrainingSet
 from ..training.formulations import FORMULATIONS
-from ..training.progress import Bars, announce_compilation
-from ._folds import Fold, Point
+from ._choices import with_choices
+from ._folds import Fold, FoldWatcher, Point
 from ._validation import check_Cs, check_data
 from .svc import LinearSVC
 
@@ -90,6 +88,7 @@ class _Trial(NamedTuple):
     relative_gap: float
 
 
+@with_choices
 def compare_multiclass(
     X: Any,
     y: Any,
@@ -119,7 +118,7 @@ def compare_multiclass(
         Values of C to choose from, or how many, from 2^-6 to 2^3 at equal ratios.
     n_repeats : int, default=10
         Number of partitions, at least 2.
-    loss : {"hinge", "squared_hinge", "squared"}, default="hinge"
+    loss : {loss}, default="hinge"
         Of one-versus-rest; the other two have losses of their own.
     n_jobs : int, default=None
         Threads that train methods and partitions; they share X. None means 1, -1 all cores. The
@@ -166,8 +165,8 @@ def compare_multiclass(
         svc._validate_params()
     X, y, _ = check_data(LinearSVC(), X, y, None)
     rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-    with announce_compilation(bool(verbose)):
-        data = TrainingSet(X, y, None, svcs[0]._bias)
+    with svcs[0]._context(steps=len(Cs) + 1) as context:
+        data = TrainingSet(X, y, None, svcs[0]._settings().bias, context)
         if len(data.classes) < 3:
             raise ValueError(
                 f"compare_multiclass needs at least 3 classes, but y has {len(data.classes)}: with "
@@ -179,7 +178,10 @@ def compare_multiclass(
                 f"{len(y)} rows of {len(data.classes)} classes are too few to train, validate and "
                 "test on: some class needs at least 4."
             )
-        trials = _run(svcs, data, X, y, parts, Cs, seed=int(rng.integers(2**31)))
+        trials = _run(svcs, data, X, y, parts, Cs, int(rng.integers(2**31)), context)
+        if context.stop():
+            context.deliver()
+            raise KeyboardInterrupt  # whoever got it carried on, but there is nothing to keep
     gaps = trials["relative_gap"]
     tol = svcs[0].tol
     if (gaps > tol).any():
@@ -190,54 +192,55 @@ def compare_multiclass(
             ConvergenceWarning,
             stacklevel=2,
         )
-    return MulticlassComparison(FORMULATIONS, **trials)
+    return MulticlassComparison(tuple(FORMULATIONS), **trials)
 
 
 def _run(
-    svcs: list[LinearSVC], data: TrainingSet, X: Any, y: Any, parts: Any, Cs: Any, seed: int
+    svcs: list[LinearSVC],
+    data: TrainingSet,
+    X: Any,
+    y: Any,
+    parts: Any,
+    Cs: Any,
+    seed: int,
+    context: Context,
 ) -> dict[str, Any]:
     """Return accuracy, C and relative gap for each partition and method."""
     names = [f"{svc.multi_class} {r + 1}" for r in range(len(parts)) for svc in svcs]
-    bars = Bars(names, svcs[0].tol, show=bool(svcs[0].verbose), steps=len(Cs) + 1)
+    settings = [replace(svc._settings(), seed=seed) for svc in svcs]
+    context.bars.open(names)
     failed = Event()
+
+    def stop() -> bool:
+        return context.stop() or failed.is_set()
 
     def score(model: LinearSVC, test: Any) -> float:
         return float(np.mean(model.predict(X[test]) == y[test]))
 
     def run(t: int) -> _Trial:
         repeat, method = divmod(t, len(svcs))
-        part, svc = parts[repeat], svcs[method]
+        part = parts[repeat]
 
-        def stop() -> bool:
-            return interrupt.requested or failed.is_set()
-
-        def finish(fold: Fold, offset: int) -> list[Point]:
-            def show(*seen: Any, **where: Any) -> None:
-                where["step"] += offset
-                bars.update(t, *seen, **where)
-
+        def points(train: Any, test: Any, Cs: Any, step: int) -> list[Point]:
+            where = context.part(FoldWatcher(context.bars, t, step), stop)
+            fold = Fold(svcs[method], settings[method], data, train, test, Cs, where)
             while not fold.finished and not stop():
-                fold.advance(score, stop, show)
+                fold.advance(score)
             return fold.points
 
         try:
-            tuned = finish(Fold(svc, data, part == TRAIN, part == VALIDATE, Cs, seed), 0)
+            tuned = points(part == TRAIN, part == VALIDATE, Cs, 0)
             if stop():
                 return _Trial(np.nan, np.nan, np.nan)
             C = float(Cs[int(np.argmax([point.score for point in tuned]))])
-            last = finish(Fold(svc, data, part != TEST, part == TEST, [C], seed), len(Cs))
+            last = points(part != TEST, part == TEST, [C], len(Cs))
         except BaseException:
             failed.set()
             raise
         gap = max(point.relative_gap for point in tuned + last)
         return _Trial(last[-1].score if last else np.nan, C, gap)
 
-    n_threads = min(count_threads(svcs[0].n_jobs), len(names))
-    with undisturbed() as interrupt, bars, ThreadPoolExecutor(n_threads) as pool:
-        trials = list(pool.map(run, range(len(names))))
-    interrupt.deliver()
-    if interrupt.requested:
-        raise KeyboardInterrupt
+    trials = context.workers.map(run, range(len(names)))
     shape = (len(parts), len(svcs))
     return {
         name: np.array([getattr(trial, name) for trial in trials]).reshape(shape)

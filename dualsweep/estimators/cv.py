@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from copy import copy
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -25,10 +25,9 @@ from sklearn.utils.metadata_routing import (
 )
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
-from .._threads import count_threads
-from ..training.common import TrainingSet, undisturbed
-from ..training.progress import Bars, announce_compilation
-from ._folds import Fold, advance_folds
+from ..training import TrainingSet, train
+from ._choices import with_choices
+from ._search import choose, search
 from ._validation import check_Cs, check_data
 from .svc import LinearSVC
 
@@ -49,11 +48,8 @@ SHARED = (
     "verbose",
 )
 
-# Weights that grow faster than this power of C: rows are still at their bound, as at C = 0, and the
-# scores stand still because nothing but the length of the weights has changed yet.
-STILL_GROWING = 0.5
 
-
+@with_choices
 class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
     """Linear support vector classification that chooses C by cross-validation.
 
@@ -82,13 +78,13 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
     tol_search : float, default=None
         Relative duality gap to prove in the search, where scores need less than the model does.
         None means `tol`.
-    loss : {"hinge", "squared_hinge", "squared"}, default="squared_hinge"
+    loss : {loss}, default="squared_hinge"
         See `LinearSVC`, also for what follows.
-    multi_class : {"ovr", "crammer_singer", "weston_watkins"}, default="ovr"
+    multi_class : {multi_class}, default="ovr"
         What to train for more than two classes.
-    solver : {"auto", "sweep", "newton"}, default="auto"
+    solver : {solver}, default="auto"
         Sweeps of coordinate descent, Newton steps, or both.
-    schedule : {"auto", "adaptive", "shrinking", "permuted", "cyclic", "online"}, default="auto"
+    schedule : {schedule}, default="auto"
         Which rows a sweep visits.
     fit_intercept : bool, default=True
         Whether to train the intercept.
@@ -256,16 +252,22 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
                 f"but cv makes {len(splits)}."
             )
         model = LinearSVC(**{name: getattr(self, name) for name in SHARED})
-        with announce_compilation(bool(self.verbose)):
-            data = TrainingSet(X, y, sample_weight, model._bias)
-            found = self._search(model, data, splits, Cs, self._score(X, y, routed.scorer.score))
-            best = _choose(found["mean_score_"], found["std_error_"], self.selection)
+        settings = model._settings()
+        with model._context(steps=len(Cs)) as context:
+            data = TrainingSet(X, y, sample_weight, settings.bias, context)
+            score = self._score(X, y, routed.scorer.score)
+            tol = self.tol if self.tol_search is None else self.tol_search
+            searched = replace(settings, tol=tol)
+            found = search(model, searched, data, splits, Cs, score, self.patience, context)
+            if context.stop():
+                context.deliver()
+                raise KeyboardInterrupt  # whoever got it carried on, but there is nothing to keep
+            best = choose(found["mean_score_"], found["std_error_"], self.selection)
             model.C = float(found["Cs_"][best])
-            try:
-                model._train(data, X, y)
-            finally:  # also after Ctrl-C, which leaves a model
-                if hasattr(model, "coef_"):
-                    self._adopt(model, found)
+            context.show_anew()
+            fitted = train(data, replace(settings, C=model.C), context)
+            model.__dict__.update(fitted.attributes())
+            self._adopt(model, found)
         self._warn_of_search()
         model._warn(stacklevel=3)
         return self
@@ -301,49 +303,6 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
             return float(value)
 
         return score
-
-    def _search(
-        self, model: LinearSVC, data: TrainingSet, splits: Any, Cs: Any, score: Any
-    ) -> dict[str, Any]:
-        """Return scores and what else there is to know of the search, as attributes."""
-        seed, svc = model._seed(), copy(model)
-        svc.tol = self.tol if self.tol_search is None else self.tol_search
-        folds = []
-        for f, (train, test) in enumerate(splits):
-            try:
-                folds.append(Fold(svc, data, train, test, Cs, seed))
-            except ValueError as error:
-                raise ValueError(f"In the training part of fold {f + 1}: {error}") from error
-
-        def collect(name: str, n: int) -> Any:
-            return np.array([[getattr(p, name) for p in fold.points[:n]] for fold in folds])
-
-        def enough(n: int) -> bool:
-            return self.patience is not None and _settled(
-                collect("score", n).mean(axis=0), collect("length", n), Cs[:n], self.patience
-            )
-
-        names = [f"fold {f + 1}" for f in range(len(folds))]
-        bars = Bars(names, svc.tol, show=bool(self.verbose), steps=len(Cs))
-        n_threads = min(count_threads(self.n_jobs), len(folds))
-        with undisturbed() as interrupt, bars:
-            n = advance_folds(
-                folds, score, n_threads=n_threads, interrupt=interrupt, bars=bars, enough=enough
-            )
-        interrupt.deliver()
-        if interrupt.requested:  # whoever got it carried on, but there is nothing to go on with
-            raise KeyboardInterrupt
-        scores = collect("score", n)
-        deviation = scores.std(axis=0, ddof=1) if len(folds) > 1 else np.full(n, np.nan)
-        return {
-            "Cs_": Cs[:n],
-            "scores_": scores,
-            "mean_score_": scores.mean(axis=0),
-            "std_error_": deviation / np.sqrt(len(folds)),
-            "fit_time_": collect("seconds", n),
-            "n_support_": collect("n_support", n),
-            "search_gap_": collect("relative_gap", n),
-        }
 
     def _warn_of_search(self) -> None:
         """Warn if some model of the search has not converged."""
@@ -412,19 +371,3 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
 
 def _without(name: str, params: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in params.items() if key != name}
-
-
-def _choose(mean: Any, std_error: Any, selection: str) -> int:
-    """Return the position of the C of choice."""
-    best = int(mean.argmax())
-    if selection == "best":
-        return best
-    return int(np.argmax(mean >= mean[best] - std_error[best]))
-
-
-def _settled(mean: Any, lengths: Any, Cs: Any, patience: int) -> bool:
-    """Tell whether the scores have settled; see `patience`."""
-    with np.errstate(divide="ignore", invalid="ignore"):  # weights may be 0
-        growth = np.diff(np.log(lengths).mean(axis=0)) / np.diff(np.log(Cs))
-    since_best = growth[mean.argmax() :]
-    return int((since_best < STILL_GROWING).sum()) >= patience

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from .._threads import count_threads
-from ..problem import Progress
-from ..training.common import Steps, TrainingSet, undisturbed
-from ..training.progress import Bars, announce_compilation
+from ..training import Context, Fitted, Settings, TrainingSet, train
 from ._validation import check_Cs, check_data
 from .svc import LinearSVC
 
@@ -122,43 +119,30 @@ def svc_path(X: Any, y: Any, Cs: Any = 10, *, sample_weight: Any = None, **param
     svc = LinearSVC(**params)
     svc._validate_params()
     X, y, sample_weight = check_data(svc, X, y, sample_weight)
-    with announce_compilation(bool(svc.verbose)), undisturbed() as interrupt:
-        path = _train(svc, TrainingSet(X, y, sample_weight, svc._bias), Cs, interrupt)
-    interrupt.deliver()
+    settings = svc._settings()
+    with svc._context(steps=len(Cs)) as context:
+        data = TrainingSet(X, y, sample_weight, settings.bias, context)
+        path = _train(svc, data, settings, Cs, context)
     _warn(path, svc.tol)
     return path
 
 
-def _train(svc: LinearSVC, data: TrainingSet, Cs: Any, interrupt: Any) -> SVCPath:
-    steps = Steps(svc, data, svc._seed())
+def _train(
+    svc: LinearSVC, data: TrainingSet, settings: Settings, Cs: Any, context: Context
+) -> SVCPath:
     deadline = np.inf if svc.max_time is None else perf_counter() + svc.max_time
     models: list[LinearSVC] = []
     times: list[float] = []
-    with Bars(steps.names, svc.tol, show=bool(svc.verbose), steps=len(Cs)) as bars:
-
-        def show(p: int, epoch: int, relative_gap: float, active: int) -> None:
-            step = len(models)
-            bars.update(p, epoch, relative_gap, active, step=step, label=f"C {Cs[step]:.3g}  ")
-
-        def watch(p: int, progress: Progress) -> bool:
-            show(p, progress.epoch, progress.relative_gap, progress.active)
-            return False
-
-        for C in Cs:
-            started = perf_counter()
-            fitted = steps.step(
-                C,
-                n_threads=count_threads(svc.n_jobs),
-                max_time=deadline - started,
-                stop=lambda: interrupt.requested,
-                watch=watch,
-            )
-            for p, result in enumerate(steps.before):
-                show(p, result.n_iter, result.relative_gap, result.history["active"][-1])
-            model = copy(svc)
-            model.__dict__.update(fitted, C=float(C))
-            models.append(model)
-            times.append(perf_counter() - started)
+    fitted: Fitted | None = None
+    for C in Cs:
+        started = perf_counter()
+        context.bars.step, context.bars.label = len(models), f"C {C:.3g}  "
+        at_C = replace(settings, C=float(C), max_time=deadline - started)
+        fitted = train(data, at_C, context, before=fitted)
+        model = copy(svc)
+        model.__dict__.update(fitted.attributes(), C=float(C))
+        models.append(model)
+        times.append(perf_counter() - started)
     return SVCPath(Cs, models, np.array(times))
 
 

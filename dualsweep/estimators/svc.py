@@ -14,36 +14,25 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..losses import LOSSES
-from ..schedules import SCHEDULES
-from ..solve import SOLVERS
-from ..training import PlainSVC
-from ..training.blocks import load_if_it_fits
-from ..training.formulations import FORMULATIONS
+from ..training import (
+    BlockSet,
+    Context,
+    Settings,
+    draw_seed,
+    load_if_it_fits,
+    train,
+    training_data,
+)
 from ..training.verdict import shortfall
+from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, FitCallbacks, with_callbacks
+from ._choices import CONSTRAINTS, with_choices
 from ._validation import check_data
-
-try:  # scikit-learn 1.9 and later
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-
-    HAS_CALLBACKS = True
-except ImportError:
-    HAS_CALLBACKS = False
-
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stand-in: earlier releases have no callbacks."""
-
-    def with_callbacks(method: Any) -> Any:
-        """Return the method unchanged."""
-        return method
-
 
 __all__ = ["LinearSVC"]
 
 
-class LinearSVC(
-    CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, PlainSVC, BaseEstimator
-):
+@with_choices
+class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
     """Linear support vector classification with a certificate.
 
     For two classes, with labels y_i in {-1, +1} and ``C_i = C * sample_weight_i *
@@ -60,9 +49,9 @@ class LinearSVC(
     ----------
     C : float, default=1.0
         Cost of margin violations; larger means less regularisation.
-    loss : {"hinge", "squared_hinge", "squared"}, default="squared_hinge"
+    loss : {loss}, default="squared_hinge"
         ``max(0, 1 - z)``, ``max(0, 1 - z)^2`` or ``(1 - z)^2`` of the margin z.
-    multi_class : {"ovr", "crammer_singer", "weston_watkins"}, default="ovr"
+    multi_class : {multi_class}, default="ovr"
         What to train for k > 2 classes, with ``t_m = 1 - w_y.x + w_m.x`` for the classes m other
         than the row's own y: k binary problems, one versus the rest; or one problem over all
         classes, ``1/2 |W|^2 + sum_i C_i loss_i``, with the loss ``max(0, max_m t_m)`` (Crammer and
@@ -70,13 +59,12 @@ class LinearSVC(
         and are trained by sweeps. With two classes both are the binary hinge loss at 2 C:
         ``coef_ = w_1 - w_0``, and the objective ``1/4 |coef_|^2 + sum_i C_i loss_i`` is half the
         binary one.
-    solver : {"auto", "sweep", "newton"}, default="auto"
+    solver : {solver}, default="auto"
         "sweep" is dual coordinate descent, "newton" a second-order method with the same
         certificate (and sweeps should it make no progress). "auto" starts with sweeps and leaves
         the rest to Newton steps where those are expected to be cheaper: few features, badly scaled
         ones, large C.
-    schedule : str, default="auto"
-        One of "auto", "adaptive", "shrinking", "alternating", "permuted", "cyclic" and "online".
+    schedule : {schedule}, default="auto"
         Which rows a sweep visits; all lead to the same optimum. "auto" adapts how often a row is
         visited to what its visits gain, and gives slow sweeps momentum; the others are those of
         the papers.
@@ -102,9 +90,9 @@ class LinearSVC(
         300 MB). A store that fits is loaded, so is any store if there is no limit; else its blocks
         are read again and again, see the notes. Without meaning for an X that is in memory.
     n_jobs : int, default=None
-        Threads that train the classes of one-versus-rest; those that are left over, or all if
-        there are two classes, share Newton steps. None means 1, -1 all cores. The result does not
-        depend on it.
+        Threads. They train the classes of one-versus-rest side by side; those that are left over,
+        or all if there is one problem, share its certificates and Newton steps, on 20,000 rows and
+        more. None means 1, -1 all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
         Seeds the order of visits; the same integer gives bitwise the same model.
     verbose : int, default=0
@@ -144,9 +132,9 @@ class LinearSVC(
     is float64 in any case.
 
     A store (`dualsweep.io.open_store`) that does not fit into `memory_limit` is trained block by
-    block: the weights, the dual variables (8 bytes a row) and as many blocks as there is room for
-    are in memory, an epoch is a pass over all blocks, and the certificate and what it proves are
-    the same. The losses of two classes and one-versus-rest can be trained like that, by sweeps,
+    block: the weights, the dual variables (twice 8 bytes a row) and as many blocks as there is room
+    for are in memory, an epoch is a pass over all blocks, and the certificate and what it proves
+    are the same. The losses of two classes and one-versus-rest can be trained like that, by sweeps,
     the classes one after the other whatever `n_jobs` is. Blocks of a tenth of `memory_limit` or
     smaller are best: a pass mixes the rows of the blocks that are in memory together. Ctrl-C and
     `max_time` have to read all blocks twice more to certify the model so far.
@@ -184,10 +172,7 @@ class LinearSVC(
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
         "C": [Interval(Real, 0, None, closed="neither")],
-        "loss": [StrOptions(set(LOSSES))],
-        "multi_class": [StrOptions(set(FORMULATIONS))],
-        "solver": [StrOptions(set(SOLVERS))],
-        "schedule": [StrOptions(set(SCHEDULES))],
+        **CONSTRAINTS,
         "fit_intercept": ["boolean"],
         "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
         "tol": [Interval(Real, 0, None, closed="neither")],
@@ -204,6 +189,43 @@ class LinearSVC(
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        loss: str = "squared_hinge",
+        multi_class: str = "ovr",
+        solver: str = "auto",
+        schedule: str = "auto",
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        max_time: float | None = None,
+        class_weight: Any = None,
+        warm_start: bool = False,
+        memory_limit: int | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.C = C
+        self.loss = loss
+        self.multi_class = multi_class
+        self.solver = solver
+        self.schedule = schedule
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.class_weight = class_weight
+        self.warm_start = warm_start
+        self.memory_limit = memory_limit
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
 
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
@@ -239,12 +261,47 @@ class LinearSVC(
         """
         X, y = load_if_it_fits(X, y, self.memory_limit)
         X, y, sample_weight = check_data(self, X, y, sample_weight)
-        super().fit(X, y, sample_weight, checkpoint=checkpoint)
+        settings, callbacks = self._settings(), FitCallbacks(self, X, y)
+        with self._context(watcher=callbacks) as context:
+            data = training_data(X, y, sample_weight, settings, context, checkpoint)
+            fitted = train(data, settings, context, duals=self._duals(data))
+            self.__dict__.update(fitted.attributes())
         self._warn(stacklevel=4 if HAS_CALLBACKS else 3)
         return self
 
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+    def _settings(self) -> Settings:
+        """Return what is to be trained; draws from `random_state`."""
+        integer = isinstance(self.random_state, Integral)
+        return Settings(
+            C=float(self.C),
+            loss=self.loss,
+            multi_class=self.multi_class,
+            solver=self.solver,
+            schedule=self.schedule,
+            fit_intercept=self.fit_intercept,
+            intercept_scaling=self.intercept_scaling,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            max_time=self.max_time,
+            class_weight=self.class_weight,
+            memory_limit=self.memory_limit,
+            seed=draw_seed(check_random_state(self.random_state)),
+            random_state=int(self.random_state) if integer else None,
+        )
+
+    def _context(self, **more: Any) -> Context:
+        """Return where it is trained."""
+        return Context(n_jobs=self.n_jobs, verbose=bool(self.verbose), tol=self.tol, **more)
+
+    def _duals(self, data: Any) -> Any:
+        """Return the dual variables to start from, or None for a cold start."""
+        if not self.warm_start or not hasattr(self, "dual_coef_"):
+            return None
+        if isinstance(data, BlockSet):
+            raise ValueError(
+                "Block by block there is no warm start. Set warm_start=False, or pass a checkpoint."
+            )
+        return self.dual_coef_ if np.array_equal(self.classes_, data.classes) else None
 
     def _warn(self, stacklevel: int) -> None:
         """Warn if the model has not converged."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +14,6 @@ from ._npz import read_arrays, write_arrays
 __all__ = ["Checkpoint"]
 
 SETTINGS = "settings"
-
-T = TypeVar("T")
 
 
 class Checkpoint:
@@ -49,11 +46,8 @@ class Checkpoint:
     def _settings(self, problem: int) -> dict[str, Any]:
         return self.settings | {"problem": problem}
 
-    def read(self, problem: int, parse: Callable[[dict[str, Any]], T]) -> T | None:
-        """Return what `parse` makes of the arrays of a problem, or None if there are none yet.
-
-        `parse` raises ValueError if they are not as they have to be.
-        """
+    def read(self, problem: int) -> dict[str, Any] | None:
+        """Return the arrays of a problem, or None if there are none yet."""
         path = self._file(problem)
         if not path.exists():
             return None
@@ -70,10 +64,7 @@ class Checkpoint:
                     f"The checkpoint {path} is of another run: {name} was {_short(old)} and is "
                     f"{_short(new)}. Go on with what it was, or choose another directory."
                 )
-        try:
-            return parse(arrays)
-        except ValueError as error:
-            raise self.damaged(problem, error) from error
+        return arrays
 
     def damaged(self, problem: int, why: object) -> ValueError:
         """Return what to raise if the arrays of a problem turn out to be wrong."""

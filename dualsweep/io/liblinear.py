@@ -15,7 +15,6 @@ from ._files import atomic_file, naming
 
 if TYPE_CHECKING:
     from ..estimators import LinearSVC
-    from ..training import PlainSVC
 
 __all__ = ["MAGIC", "integer_classes", "load_liblinear", "save_liblinear"]
 
@@ -34,7 +33,7 @@ HEADER = ("solver_type", "nr_class", "label", "nr_feature", "bias")
 LONGEST_LINE = 1 << 24  # what a million classes take
 
 
-def save_liblinear(model: PlainSVC, path: str | Path, *, force: bool = False) -> None:
+def save_liblinear(model: Any, path: str | Path, *, force: bool = False) -> None:
     """Write a fitted model in LIBLINEAR's text format.
 
     LIBLINEAR's ``predict`` then gives the same decision values: weights are written with as many
@@ -109,7 +108,7 @@ def integer_classes(classes: Any) -> list[int]:
     )
 
 
-def _solver_type(model: PlainSVC, binary: bool) -> str:
+def _solver_type(model: Any, binary: bool) -> str:
     if model.multi_class == "ovr":
         return HINGE if model.loss == "hinge" else SQUARED_HINGE
     return HINGE if binary else JOINT

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..problem import HISTORY_DTYPE
+from ..problems.labels import check_classes
+from ..problems.result import HISTORY_DTYPE
 from ._checks import (
     check_indices,
     check_indptr,
@@ -23,14 +23,31 @@ from ._npz import plain, read_arrays, write_arrays
 from .liblinear import MAGIC, load_liblinear
 
 if TYPE_CHECKING:
-    from ..estimators import LinearSVC, LinearSVCCV
-    from ..training import PlainSVC
+    from ..estimators import LinearSVC
 
 __all__ = ["load_model", "save_model"]
 
 FORMAT = 1
 
 ESTIMATOR = "LinearSVC"
+PARAMETERS = (
+    "C",
+    "loss",
+    "multi_class",
+    "solver",
+    "schedule",
+    "fit_intercept",
+    "intercept_scaling",
+    "tol",
+    "max_iter",
+    "max_time",
+    "class_weight",
+    "warm_start",
+    "memory_limit",
+    "n_jobs",
+    "random_state",
+    "verbose",
+)
 ARRAYS = ("coef", "intercept", "classes", "header")
 DUALS = ("dual_data", "dual_indices", "dual_indptr", "n_samples")
 CERTIFICATE = (
@@ -43,7 +60,7 @@ CERTIFICATE = (
 )
 
 
-def save_model(model: PlainSVC | LinearSVCCV, path: str | Path, *, force: bool = False) -> None:
+def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
     """Write a fitted model, its parameters and its certificate to a file.
 
     The file is a zip of NumPy arrays and one JSON text, without pickles: reading it runs no code.
@@ -76,8 +93,8 @@ def save_model(model: PlainSVC | LinearSVCCV, path: str | Path, *, force: bool =
     """
     if not hasattr(model, "coef_"):
         raise ValueError(f"This {type(model).__name__} is not fitted; call fit before saving it.")
-    svc: PlainSVC = getattr(model, "best_estimator_", model)
-    params = {name: getattr(svc, name) for name in inspect.signature(type(svc)).parameters}
+    svc = getattr(model, "best_estimator_", model)
+    params = {name: getattr(svc, name) for name in PARAMETERS}
     if not isinstance(params["random_state"], int | np.integer):
         params["random_state"] = None
     if isinstance(params["class_weight"], dict):  # JSON knows only text as keys
@@ -164,12 +181,11 @@ def _header(text: Any) -> dict[str, Any]:
 def _model(header: dict[str, Any], arrays: dict[str, Any]) -> LinearSVC:
     """Return the model; ValueError if any part of it is not as `save_model` writes it."""
     from ..estimators import LinearSVC  # not needed to write
-    from ..training.labels import check_classes
 
     params, certificate = header.get("params"), header.get("certificate")
     if header.get("estimator") != ESTIMATOR or not isinstance(params, dict):
         raise ValueError(f"its header tells no {ESTIMATOR}")
-    unknown = sorted(set(params) - set(inspect.signature(LinearSVC).parameters))
+    unknown = sorted(set(params) - set(PARAMETERS))
     if unknown:
         raise ValueError(f"its header tells unknown parameters: {', '.join(unknown)}")
     model = LinearSVC(**_plain_params(params))

@@ -2,56 +2,24 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
-import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from decimal import Decimal
 from functools import partial
-from importlib import import_module
 from itertools import pairwise
-from math import copysign, isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from .._threads import count_threads
-from ..kernels.svmlight import (
-    DONE,
-    HUGE_INDEX,
-    MOST_INDEX_DIGITS,
-    NEWLINE,
-    NO_ENTRY,
-    Walk,
-    parse_lines,
-)
-from ._files import naming
+from ._chunks import Slot, read_chunks
+from ._parsing import Block, MalformedError, parse_chunk
 
-__all__ = ["Block", "chain_pointers", "iter_svmlight", "load_svmlight"]
+__all__ = ["iter_svmlight", "load_svmlight"]
 
 CHUNK = 4 << 20  # bytes of text that a thread parses at a time
-HARD = 4096  # numbers left to Python that a chunk has room for at first
-PADDING = 8  # a newline, and what the kernel may read after it
-SHOWN = 40  # characters of bad text in an error
-EXACT = 2.0**53  # below, float64 has every integer
-
-
-class Block(NamedTuple):
-    """Consecutive rows of a text, as CSR whose indices count as the text does."""
-
-    data: Any
-    indices: Any
-    indptr: Any
-    labels: Any
-    label_ptr: Any  # where a row's labels start; None if each has one
-    lowest: int  # index, 2**63 if there are none
-    highest: int  # index, 0 if there are none
-    n_lines: int
 
 
 def load_svmlight(
@@ -214,12 +182,12 @@ def iter_svmlight(
         raise ValueError(f"dtype is {dtype}, but has to be float32 or float64.")
     if zero_based not in (True, False, "auto"):
         raise ValueError(f'zero_based is {zero_based!r}, but has to be True, False or "auto".')
-    parse = partial(_parse, dtype=dtype, one_based=not zero_based, multilabel=multilabel)
-    spare: list[_Slot] = []
+    parse = partial(parse_chunk, dtype=dtype, one_based=not zero_based, multilabel=multilabel)
+    spare: list[Slot] = []
     n_lines = 0
     try:
         for slot, block in _in_order(
-            parse, _chunks(path, CHUNK, spare, watch), count_threads(n_jobs)
+            parse, read_chunks(path, CHUNK, spare, watch), count_threads(n_jobs)
         ):
             n_lines += block.n_lines
             yield block
@@ -229,33 +197,15 @@ def iter_svmlight(
         raise ValueError(f"{path}, line {line}, column {error.column}: {error}") from None
 
 
-class _Slot:
-    """Memory for a chunk of text and its rows, used for one chunk after the other.
-
-    A first read of 238 MB of text had 48,000 page faults with memory allocated for every chunk, and
-    has 2,000 to 5,000 with slots.
-    """
-
-    def __init__(self) -> None:
-        self._memory: dict[str, Any] = {}
-
-    def array(self, name: str, n: int, dtype: Any) -> Any:
-        """Return an array with anything in it; that of the same name is gone."""
-        size = n * np.dtype(dtype).itemsize
-        if name not in self._memory or len(self._memory[name]) < size:
-            self._memory[name] = np.empty(size, np.uint8)
-        return self._memory[name][:size].view(dtype)
-
-
 def _in_order(
-    parse: Callable[[_Slot, Any], Block], chunks: Iterator[tuple[_Slot, Any]], n_threads: int
-) -> Iterator[tuple[_Slot, Block]]:
+    parse: Callable[[Slot, Any], Block], chunks: Iterator[tuple[Slot, Any]], n_threads: int
+) -> Iterator[tuple[Slot, Block]]:
     """Yield what `parse` makes of the chunks, a few of which are being parsed ahead."""
     if n_threads == 1:
         for slot, text in chunks:
             yield slot, parse(slot, text)
         return
-    waiting: deque[tuple[_Slot, Any]] = deque()
+    waiting: deque[tuple[Slot, Any]] = deque()
     with ThreadPoolExecutor(n_threads) as pool:
         for slot, text in chunks:
             waiting.append((slot, pool.submit(parse, slot, text)))
@@ -264,224 +214,3 @@ def _in_order(
                 yield slot, future.result()
         for slot, future in waiting:
             yield slot, future.result()
-
-
-def _chunks(
-    path: Path, size: int, spare: list[_Slot], watch: Callable[[int], None] | None
-) -> Iterator[tuple[_Slot, Any]]:
-    """Yield the text in pieces of whole lines, of about `size` bytes, each in a spare or new slot.
-
-    Text is read and not mapped into memory: that is as fast, and a file that somebody cuts short
-    meanwhile is no crash. The last line gets a newline if it has none.
-    """
-    if not path.exists():
-        raise FileNotFoundError(f"There is no file {path}.")
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a directory, not a file.")
-    with path.open("rb") as file:
-        stream, damages = _decompressed(file, path)
-        rest = b""  # of the last line
-        while True:
-            slot = spare.pop() if spare else _Slot()
-            start = len(rest)
-            room = start + max(size, start)  # twice as much each time in a long line
-            text = slot.array("text", room + PADDING, np.uint8)
-            view = memoryview(text.data)
-            view[:start] = rest
-            try:
-                with naming(path):
-                    end = start + stream.readinto(view[start:room])
-            except damages as error:
-                raise ValueError(f"{path} is damaged or cut short ({error}).") from error
-            if watch is not None and file.seekable():  # a pipe has no place in it
-                watch(file.tell())
-            if end == start:
-                break
-            cut = _after_last_newline(view[:end])
-            rest = bytes(view[cut:end])
-            if cut:
-                yield slot, text[:cut]
-        if rest:
-            text[end] = NEWLINE
-            yield slot, text[: end + 1]
-
-
-def _after_last_newline(view: memoryview, step: int = 1 << 16) -> int:
-    """Return the end of the last whole line; 0 if there is none."""
-    for end in range(len(view), 0, -step):
-        start = max(end - step, 0)
-        found = bytes(view[start:end]).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-    return 0
-
-
-def _decompressed(file: Any, path: Path) -> tuple[Any, tuple[type[Exception], ...]]:
-    """Return the text of a file, and what reading raises if the compressed file is damaged."""
-    start = file.peek(8)
-    if start.startswith(b"\x1f\x8b"):
-        return gzip.GzipFile(fileobj=file), (OSError, EOFError, zlib.error)
-    if start.startswith(b"BZh"):
-        return bz2.BZ2File(file), (OSError, EOFError)
-    if start.startswith(b"\xfd7zXZ\x00"):
-        return lzma.LZMAFile(file), (lzma.LZMAError, EOFError)
-    if start.startswith(b"\x28\xb5\x2f\xfd"):
-        zstd = _zstd(path)
-        return zstd.ZstdFile(file), (zstd.ZstdError, EOFError)
-    return file, ()
-
-
-def _zstd(path: Path) -> Any:
-    """Import Python's module, or what brings it to Python before 3.14."""
-    for name in ("compression.zstd", "backports.zstd"):
-        try:
-            return import_module(name)
-        except ImportError:
-            pass
-    raise ImportError(
-        f"{path} is compressed by Zstandard, which Python before 3.14 does not read by itself. "
-        'Get it with pip install "dualsweep[zst]", or decompress the file.'
-    )
-
-
-def _parse(slot: _Slot, chars: Any, dtype: Any, one_based: bool, multilabel: bool) -> Block:
-    """Return the rows of some whole lines, in the memory of the slot."""
-    # The shortest entry that the walk counts is "1: ", the shortest row "1\n", and the shortest
-    # list of labels ",\n", which are two.
-    n = len(chars)
-    data = slot.array("data", n // 3, f"u{dtype.itemsize}")
-    indptr = slot.array("indptr", n // 2 + 1, np.int64)
-    labels = slot.array("labels", n if multilabel else n // 2, np.uint64)
-    label_ptr = slot.array("label_ptr", n // 2 + 1 if multilabel else 1, np.int64)
-    indptr[0] = label_ptr[0] = 0
-    index_type: Any = np.int32
-    n_hard = HARD
-    while True:
-        indices = slot.array("indices", n // 3, index_type)
-        hard = slot.array("hard", 3 * n_hard, np.int64).reshape(n_hard, 3)
-        walk = parse_lines(
-            chars, multilabel, one_based, data, indices, indptr, labels, label_ptr, hard
-        )
-        if walk.n_hard <= n_hard and walk.highest <= np.iinfo(index_type).max:
-            break
-        if walk.highest > np.iinfo(index_type).max:
-            index_type = np.int64
-        n_hard = max(n_hard, walk.n_hard)
-
-    data, labels = data.view(dtype), labels.view(np.float64)
-    for place, start, end in hard[: walk.n_hard].tolist():
-        token = chars[start:end].tobytes()
-        try:
-            if place >= 0:
-                data[place] = _nearest(token, dtype)
-            else:
-                labels[~place] = _nearest(token, labels.dtype)
-        except ValueError:
-            problem = "is no number" if place >= 0 else _label_problem(token)
-            raise MalformedError(chars, start, f"{_shown(token)} {problem}.") from None
-    if walk.status != DONE:
-        previous = indices[walk.n_entries - 1] if walk.n_entries else None
-        raise MalformedError(chars, walk.at, _entry_problem(chars, walk, one_based, previous))
-    labels = labels[: walk.n_labels]
-    if (np.abs(labels) >= EXACT).any():
-        _refuse_inexact(chars, labels, multilabel)
-    return Block(
-        data[: walk.n_entries],
-        indices[: walk.n_entries],
-        indptr[: walk.n_rows + 1],
-        labels,
-        label_ptr[: walk.n_rows + 1] if multilabel else None,
-        walk.lowest,
-        walk.highest,
-        walk.n_lines,
-    )
-
-
-def _nearest(token: bytes, dtype: Any) -> Any:
-    """Return the float that is nearest to a decimal number of any form that Python takes."""
-    if b"_" in token:
-        raise ValueError("an underscore is no digit here")
-    number = float(token)
-    if dtype == np.float64 or not isfinite(number):
-        return number
-    with np.errstate(over="ignore"):
-        rounded = dtype.type(number)
-        # Rounded twice, a number next to the middle between two float32 can end on the wrong side.
-        one = float(rounded) if np.isfinite(rounded) else copysign(2.0**128, number)
-        other = 2.0 * number - one
-        if one != other and float(dtype.type(other)) == other:
-            exact, middle = Decimal(token.decode()), Decimal(number)
-            if exact > middle:
-                return dtype.type(max(one, other))
-            if exact < middle:
-                return dtype.type(min(one, other))
-    return rounded
-
-
-def _refuse_inexact(chars: Any, labels: Any, multilabel: bool) -> None:
-    """Refuse a label so large that the float64 nearest to it may be another label."""
-    start, numbers = 0, iter(labels.tolist())
-    for line in chars.tobytes().split(b"\n"):
-        first = line.partition(b"#")[0].split(maxsplit=1)[:1]
-        if first and not (multilabel and b":" in first[0]):
-            at = start + line.index(first[0])
-            for label in first[0].split(b",") if multilabel else first:
-                number = next(numbers)
-                if abs(number) >= EXACT and not _is_exactly(label, number):
-                    raise MalformedError(
-                        chars,
-                        at,
-                        f"float64 does not have the label {_shown(label)}; the nearest that it has "
-                        f"is {number:.17g}.",
-                    )
-                at += len(label) + 1
-        start += len(line) + 1
-
-
-def _is_exactly(token: bytes, number: float) -> bool:
-    if not isfinite(number):
-        return token.strip(b"+-").isalpha()  # inf, and not a number too large
-    return Decimal(token.decode()) == Decimal(number)
-
-
-class MalformedError(Exception):
-    """Text that is not svmlight, by line and column of some chunk."""
-
-    def __init__(self, chars: Any, at: int, problem: str) -> None:
-        super().__init__(problem)
-        text = chars[:at].tobytes()
-        self.line = text.count(b"\n") + 1
-        self.column = at - text.rfind(b"\n")
-
-
-def _label_problem(token: bytes) -> str:
-    if b":" in token:
-        return "is no label, with which a line has to start"
-    if b"," in token:
-        return "are several labels where one is expected"
-    return "is no label; labels are numbers"
-
-
-def _entry_problem(chars: Any, walk: Walk, one_based: bool, previous: Any) -> str:
-    """Say what is wrong with an entry."""
-    token = chars[walk.at : walk.at + 1000].tobytes().split(maxsplit=1)[0].partition(b"#")[0]
-    if walk.status == NO_ENTRY:
-        return f"{_shown(token)} is not index:value."
-    if walk.status == HUGE_INDEX:
-        return f"The index of {_shown(token)} has more than {MOST_INDEX_DIGITS} digits."
-    index = int(token.partition(b":")[0])
-    if index == 0 and one_based:
-        return "Index 0, but the first column is said to have index 1."
-    return f"Index {index} comes after {previous}, but indices have to increase along a line."
-
-
-def _shown(token: bytes) -> str:
-    text = token[: SHOWN + 1].decode(errors="replace")
-    return repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}...")
-
-
-def chain_pointers(pointers: Sequence[Any]) -> Any:
-    """Join pointers that each start at 0."""
-    starts = np.cumsum([0, *(pointer[-1] for pointer in pointers)])
-    parts = [pointer[1:] + start for pointer, start in zip(pointers, starts, strict=False)]
-    return np.concatenate([np.zeros(1, np.int64), *parts])

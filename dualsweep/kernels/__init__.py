@@ -1,1 +1,1 @@
-"""Compiled loops over rows: they never print, warn or allocate."""
+"""Compiled loops over rows, and the steps inside them."""

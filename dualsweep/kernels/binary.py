@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from .._jit import jit, prefetch
-from ..losses import Loss
-from ..rows import Rows, row_axpy, row_dot, row_prefetch, row_prefetch_head
+from ..rows.functions import row_axpy, row_dot, row_prefetch, row_prefetch_head
+from ..rows.layouts import Rows
+from .loss import Loss, best_dual, box, gap_share, target_of
 
 __all__ = ["sweep"]
 
@@ -25,6 +26,7 @@ def sweep(
     rows: Rows,
     sqnorm: Any,
     y: Any,
+    target: Any,
     cost: Any,
     loss: Loss,
     order: Any,
@@ -38,9 +40,10 @@ def sweep(
 
     The problem is (Hsieh et al. 2008, eq. 4)
 
-        min_a  f(a) = 1/2 a'(Q + D) a - e'a,   lower <= a_i <= upper_i,
+        min_a  f(a) = 1/2 a'(Q + D) a - t'a,   lower_i <= a_i <= upper_i,
 
-    with ``w = sum_i a_i y_i x_i`` kept up to date; a visit is steps (a) to (c) of Algorithm 1.
+    t the targets (1 for classes), with ``w = sum_i a_i y_i x_i`` kept up to date; a visit is steps
+    (a) to (c) of Algorithm 1.
 
     Updates `alpha` and `w` in place, and fills, per visit, ``grads[t]``, the derivative of f that
     was seen, and ``gains[t] >= 0``, by how much f decreased (0 if and only if a_i stayed). Per row,
@@ -63,17 +66,16 @@ def sweep(
 
         i = order[t]
         a = alpha[i]
-        upper = cost[i] * loss.upper
-        diag = loss.diag / cost[i]
-        slack = 1.0 - y[i] * row_dot(rows, i, w)
-        # grad = y[i] * (X[i] @ w) - 1 + D[i] * alpha[i]
+        lower, upper, diag = box(loss, cost[i])
+        slack = target_of(target, i) - y[i] * row_dot(rows, i, w)
+        # grad = y[i] * (X[i] @ w) - t[i] + D[i] * alpha[i]
         grad = diag * a - slack
-        shares[i] = gap_share(a, slack, loss.lower, upper, diag)
+        shares[i] = gap_share(a, slack, lower, upper, diag)
 
         curvature = sqnorm[i] + diag
-        # A zero row under the hinge loss has no curvature and grad = -1: its a_i goes to upper.
-        new = a - grad / curvature if curvature > 0.0 else upper
-        new = min(max(new, loss.lower), upper)
+        # A zero row under the hinge loss has no curvature: its a_i goes to a bound.
+        new = a - grad / curvature if curvature > 0.0 else best_dual(slack, lower, upper, diag)
+        new = min(max(new, lower), upper)
         step = new - a
         gain = 0.0
         if step != 0.0:
@@ -85,23 +87,3 @@ def sweep(
         gains[t] = gain
         total_gain += gain
     return total_gain
-
-
-@jit
-def gap_share(a: float, slack: float, lower: float, upper: float, diag: float) -> float:
-    """Return row i's share of the duality gap: its loss minus its Fenchel-Young lower bound.
-
-    With ``slack = 1 - z_i`` the loss is ``max_b b slack - D b^2/2`` over the box; the share is
-    that maximum minus the same expression at ``b = a``, hence never negative.
-    """
-    best = maximiser(slack, lower, upper, diag)
-    # best*slack - D best^2/2 - (a*slack - D a^2/2), without cancellation
-    return (best - a) * (slack - 0.5 * diag * (best + a))
-
-
-@jit
-def maximiser(slack: float, lower: float, upper: float, diag: float) -> float:
-    """Return the dual variable at which ``b * slack - diag * b^2 / 2`` is largest in the box."""
-    if diag > 0.0:
-        return min(max(slack / diag, lower), upper)
-    return upper if slack > 0.0 else lower

@@ -1,4 +1,8 @@
-"""Primal, dual and gap of a dual point, recomputed from the dual variables alone."""
+"""What a certificate adds up over the rows, from their responses to the weights of a dual point.
+
+Totals are the sum of the losses, the sum of the rows' shares of the duality gap, and the sum of the
+lengths of what the weights are summed from. `primal_and_gap` makes a certificate of them.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from .._jit import jit, jit_inline
-from ..losses import Loss
-from ..rows import Rows, row_axpy, row_dot
-from .binary import gap_share, maximiser
+from .._jit import jit
+from .loss import Loss, box, gap_share, row_loss, target_of
 
-__all__ = ["certify", "drift_share", "weights"]
+__all__ = ["N_TOTALS", "SLACK_ROUNDING", "certify_rows", "primal_and_gap", "squared_length"]
+
+N_TOTALS = 3
 
 # Relative error of a slack computed in float64, with some room.
 SLACK_ROUNDING = 4 * np.finfo(np.float64).eps
@@ -22,66 +26,60 @@ SUM_ROUNDING = 4 * np.finfo(np.float64).eps
 
 
 @jit
-def weights(rows: Rows, y: Any, alpha: Any, w: Any) -> None:
-    """Overwrite `w` with ``sum_i alpha_i y_i x_i``."""
-    w[:] = 0.0
-    for i in range(alpha.shape[0]):
-        if alpha[i] != 0.0:
-            row_axpy(rows, i, alpha[i] * y[i], w)
-
-
-@jit
-def certify(
-    rows: Rows,
-    sqnorm: Any,
+def certify_rows(
+    scores: Any,
+    members: Any,
     y: Any,
+    target: Any,
     cost: Any,
-    loss: Loss,
-    candidates: Any,
+    sqnorm: Any,
     alpha: Any,
-    w: Any,
+    loss: Loss,
+    length: float,
     slack: Any,
-) -> tuple[float, float]:
-    """Return ``primal(w)`` and the duality gap; fill ``slack[t] = 1 - y_i w.x_i``, i the t-th row.
+    totals: Any,
+) -> None:
+    """Add to the totals of a binary problem, and fill in the slacks ``t_i - y_i w.x_i`` of members.
 
-    `w` must be the weights of `alpha`. The gap is summed from shares that are not negative, so
-    that it keeps its relative precision when it is a tiny difference of large objectives. Each
-    share is the largest over the slacks that round to the one computed (it is convex in the slack,
-    so the ends suffice): at a cost of 1e12 a slack of 1e-16 matters. So does that w is rounded: see
-    `drift_share`.
+    `scores` are the responses of the members to the weights of `alpha`, of this length. The gap is
+    summed from shares that are not negative, so that it keeps its relative precision when it is a
+    tiny difference of large objectives. Each share is the largest over the slacks that round to
+    the one computed (it is convex in the slack, so the ends suffice): at a cost of 1e12 a slack of
+    1e-16 matters.
     """
-    regulariser = 0.0
-    for j in range(w.shape[0]):
-        regulariser += w[j] * w[j]
-    length = np.sqrt(regulariser)
-    losses = 0.0
-    gap = 0.0
-    summed = 0.0
-    for t in range(candidates.shape[0]):
-        i = candidates[t]
-        upper = cost[i] * loss.upper
-        diag = loss.diag / cost[i]
-        s = 1.0 - y[i] * row_dot(rows, i, w)
+    losses, gap, summed = totals[0], totals[1], totals[2]
+    for t in range(members.shape[0]):
+        i = members[t]
+        lower, upper, diag = box(loss, cost[i])
+        s = target_of(target, i) - y[i] * scores[t]
         slack[t] = s
-        best = maximiser(s, loss.lower, upper, diag)
-        losses += best * s - 0.5 * diag * best * best
+        losses += row_loss(s, lower, upper, diag)
         norm = np.sqrt(sqnorm[i])
         summed += abs(alpha[i]) * norm
         error = SLACK_ROUNDING * (1.0 + length * norm)
         gap += max(
-            gap_share(alpha[i], s - error, loss.lower, upper, diag),
-            gap_share(alpha[i], s + error, loss.lower, upper, diag),
+            gap_share(alpha[i], s - error, lower, upper, diag),
+            gap_share(alpha[i], s + error, lower, upper, diag),
             0.0,
         )
-    return 0.5 * regulariser + losses, gap + drift_share(summed, candidates.shape[0])
+    totals[0], totals[1], totals[2] = losses, gap, summed
 
 
-@jit_inline
-def drift_share(summed: float, n: int) -> float:
-    """Return what the rounding of w adds to the gap, w being a sum over n rows.
+def primal_and_gap(size: float, totals: Any, n: int) -> tuple[float, float]:
+    """Return primal and gap of n rows with these totals, the weights being of this squared length.
 
-    Shares make up ``P(w) - D(alpha)`` but for ``1/2 |w - w(alpha)|^2``, w(alpha) the exact weights.
-    `summed` is the sum of the lengths of what w is summed from.
+    Shares make up ``P(w) - D(alpha)`` but for ``1/2 |w - w(alpha)|^2``, w(alpha) the exact weights:
+    w is a sum over n rows, and rounded.
     """
-    drift = SUM_ROUNDING * np.sqrt(n) * summed
-    return 0.5 * drift * drift
+    losses, gap, summed = totals.tolist()
+    drift = float(SUM_ROUNDING * np.sqrt(n) * summed)
+    return 0.5 * size + losses, gap + 0.5 * drift * drift
+
+
+@jit
+def squared_length(w: Any) -> float:
+    """Return ``w.w``, w in one dimension."""
+    total = 0.0
+    for j in range(w.shape[0]):
+        total += w[j] * w[j]
+    return total

@@ -22,29 +22,22 @@ from typing import Any
 
 import numpy as np
 
-from .._jit import generic, implements, jit, jit_inline, jit_sums, prefetch
-from ..duals import (
-    inner_duals,
-    is_slots,
-    load_duals,
-    movable_duals,
-    prefetch_duals,
-    store_duals,
-)
-from ..rows import (
-    Rows,
+from .._jit import jit, jit_inline, jit_sums, prefetch
+from ..rows.functions import (
     row_add_few,
     row_prefetch,
     row_prefetch_head,
     row_scores,
     row_scores_few,
 )
-from ..subproblems.crammer_singer import crammer_singer_level
-from ..subproblems.weston_watkins import weston_watkins_level
+from ..rows.layouts import Rows
 from .binary import HEAD_AHEAD, ROW_AHEAD, TINY
-from .certificate import SLACK_ROUNDING, drift_share
+from .certificate import SLACK_ROUNDING
+from .crammer_singer import crammer_singer_level
+from .duals import inner_duals, load_duals, movable_duals, prefetch_duals, store_duals
+from .weston_watkins import weston_watkins_level
 
-__all__ = ["certify_multiclass", "sweep_multiclass", "weights_multiclass"]
+__all__ = ["block_step", "certify_rows_multiclass", "signed_duals", "sweep_multiclass"]
 
 SQRT_2 = float(np.sqrt(2.0))
 
@@ -117,7 +110,7 @@ def sweep_multiclass(
                 few, shares[i], least, most = movable_duals(
                     beta, i, upper, y[i], scores, above, classes, t, b
                 )
-            above = block_step(beta, t, b, few, upper, q, new, sorted_v)
+            above = block_step(joint, t, b, few, upper, q, new, sorted_v)
             if least <= above <= most:
                 break  # no others have to move
         moved, linear, square, change = _steps(t, b, few, new, step)
@@ -162,60 +155,63 @@ def _losses(t: Any, b: Any, joint: bool) -> tuple[float, float, float]:
     return loss, product, total
 
 
-@generic
+@jit_inline
 def block_step(
-    beta: Any, t: Any, b: Any, k: int, upper: float, q: float, new: Any, scratch: Any
-) -> Any:
+    joint: bool, t: Any, b: Any, k: int, upper: float, q: float, new: Any, scratch: Any
+) -> float:
     """Fill `new` with the optimal dual variables of k of a row's classes, all others being fixed.
 
-    Of `beta` only the type counts: slots are Crammer-Singer's. Returns the level of t at which a
-    dual variable would move: the others stay if they are 0 with t below it or, with Weston-Watkins,
-    `upper` with t above it.
+    Returns the level of t at which a dual variable would move: the others stay if they are 0 with t
+    below it or, with Weston-Watkins, `upper` with t above it.
     """
+    if joint:
+        return _crammer_singer_step(t, b, k, upper, q, new, scratch)
+    return _weston_watkins_step(t, b, k, upper, q, new, scratch)
 
 
-@implements(block_step)
-def _block_step(
-    beta: Any, t: Any, b: Any, k: Any, upper: Any, q: Any, new: Any, scratch: Any
-) -> Any:
-    def weston_watkins(beta, t, b, k, upper, q, new, scratch):  # type: ignore[no-untyped-def]
-        if q == 0.0:  # a zero row loses 1 per class, whatever W is
-            for m in range(k):
-                new[m] = upper
-            return 1.0
-        total = 0.0
+@jit_inline
+def _weston_watkins_step(
+    t: Any, b: Any, k: int, upper: float, q: float, new: Any, scratch: Any
+) -> float:
+    if q == 0.0:  # a zero row loses 1 per class, whatever W is
         for m in range(k):
-            total += b[m]
-        for m in range(k):
-            new[m] = t[m] / q + b[m] + total
-        level = weston_watkins_level(new, k, upper, total, scratch)
-        for m in range(k):
-            new[m] = min(max(new[m] - level, 0.0), upper)
-        return q * (level - total)
+            new[m] = upper
+        return 1.0
+    total = 0.0
+    for m in range(k):
+        total += b[m]
+    for m in range(k):
+        new[m] = t[m] / q + b[m] + total
+    level = weston_watkins_level(new, k, upper, total, scratch)
+    for m in range(k):
+        new[m] = min(max(new[m] - level, 0.0), upper)
+    return q * (level - total)
 
-    def crammer_singer(beta, t, b, k, upper, q, new, scratch):  # type: ignore[no-untyped-def]
-        if q == 0.0 or k == 0:
-            for m in range(k):
-                new[m] = upper / k
-            return 1.0
-        top, total = 0, b[0]
-        for m in range(1, k):
-            total += b[m]
-            if (t[m] - t[top]) / q + (b[m] - b[top]) > 0.0:
-                top = m
-        for m in range(k):
-            new[m] = (t[m] - t[top]) / q + (b[m] - b[top])
-        level = crammer_singer_level(new, k, t[top] / q + b[top] + total, upper, scratch)
-        new_total = 0.0
-        for m in range(k):
-            new[m] = max(new[m] - level, 0.0)
-            new_total += new[m]
-        if new_total > upper:  # by rounding
-            for m in range(k):
-                new[m] *= upper / new_total
-        return t[top] + q * (level + b[top])
 
-    return crammer_singer if is_slots(beta) else weston_watkins
+@jit_inline
+def _crammer_singer_step(
+    t: Any, b: Any, k: int, upper: float, q: float, new: Any, scratch: Any
+) -> float:
+    if q == 0.0 or k == 0:
+        for m in range(k):
+            new[m] = upper / k
+        return 1.0
+    top, total = 0, b[0]
+    for m in range(1, k):
+        total += b[m]
+        if (t[m] - t[top]) / q + (b[m] - b[top]) > 0.0:
+            top = m
+    for m in range(k):
+        new[m] = (t[m] - t[top]) / q + (b[m] - b[top])
+    level = crammer_singer_level(new, k, t[top] / q + b[top] + total, upper, scratch)
+    new_total = 0.0
+    for m in range(k):
+        new[m] = max(new[m] - level, 0.0)
+        new_total += new[m]
+    if new_total > upper:  # by rounding
+        for m in range(k):
+            new[m] *= upper / new_total
+    return t[top] + q * (level + b[top])
 
 
 @jit_sums
@@ -296,54 +292,43 @@ def _violation(t: Any, b: Any, k: int, upper: float, joint: bool) -> float:
 
 
 @jit
-def weights_multiclass(rows: Rows, y: Any, beta: Any, W: Any, scratch: Any, classes: Any) -> None:
-    """Overwrite `W` with the weights of `beta`."""
-    b, step, dense = scratch[0], scratch[1], scratch[2]
-    W[:] = 0.0
-    for i in range(y.shape[0]):
-        load_duals(beta, i, b)
-        total, n = 0.0, 0
-        for m in range(b.shape[0]):
-            if b[m] != 0.0:
-                total += b[m]
-                classes[n] = m
-                step[n] = -b[m]
-                n += 1
-        if n > 0:
-            classes[n] = y[i]
-            step[n] = total
-            row_add_few(rows, i, classes, step, n + 1, W, dense)
+def signed_duals(beta: Any, members: Any, y: Any, out: Any) -> None:
+    """Fill in, a row per member, by how much of it the weights of each class are made up."""
+    for r in range(members.shape[0]):
+        i = members[r]
+        load_duals(beta, i, out[r])
+        total = 0.0
+        for m in range(out.shape[1]):
+            total += out[r, m]
+            out[r, m] = -out[r, m]
+        out[r, y[i]] = total
 
 
 @jit
-def certify_multiclass(
-    rows: Rows,
-    sqnorm: Any,
+def certify_rows_multiclass(
+    scores: Any,
+    members: Any,
     y: Any,
     cost: Any,
-    joint: bool,
-    candidates: Any,
+    sqnorm: Any,
     beta: Any,
-    W: Any,
+    joint: bool,
+    length: float,
     firm: Any,
-    scratch: Any,
-) -> tuple[float, float]:
-    """Return ``primal(W)`` and the duality gap, W being the weights of `beta`.
+    totals: Any,
+    b: Any,
+) -> None:
+    """Add to the totals of a certificate, as `certify_rows` does.
 
-    Fills ``firm[r]``, for the r-th of `candidates`, with `_firmness`. Rounding is allowed for as in
-    the binary certificate. `scratch` has the shape (2, n_classes).
+    Fills ``firm[r]``, for the r-th member, with `_firmness`. Rounding is allowed for as in the
+    binary certificate, `length` being that of the difference of two classes' weights at most. `b`
+    is scratch for as many numbers as there are classes.
     """
-    t, b = scratch[0], scratch[1]
-    regulariser = 0.0
-    for j in range(W.shape[0]):
-        for m in range(W.shape[1]):
-            regulariser += W[j, m] * W[j, m]
-    length = np.sqrt(2.0 * regulariser)
-    losses, gap, summed = 0.0, 0.0, 0.0
-    for r in range(candidates.shape[0]):
-        i = candidates[r]
+    losses, gap, summed = totals[0], totals[1], totals[2]
+    for r in range(members.shape[0]):
+        i = members[r]
+        t = scores[r]
         load_duals(beta, i, b)
-        row_scores(rows, i, W, t)
         _violations(t, y[i])
         firm[r] = _firmness(t, b, y[i], cost[i], joint)
         norm = np.sqrt(sqnorm[i])
@@ -352,4 +337,4 @@ def certify_multiclass(
         summed += SQRT_2 * total * norm  # at least the length of what the row adds to W
         losses += cost[i] * loss
         gap += max(cost[i] * loss - product, 0.0) + cost[i] * _rounding(t, b, error, joint)
-    return 0.5 * regulariser + losses, gap + drift_share(summed, candidates.shape[0])
+    totals[0], totals[1], totals[2] = losses, gap, summed

@@ -1,41 +1,38 @@
-"""Passes over the rows that a Newton step for Crammer-Singer or Weston-Watkins needs.
+"""What a Newton step for Crammer-Singer or Weston-Watkins computes from the slacks of its rows.
 
 Arrays have a row per member and a column per class, that of the label counting for nothing. The
 dual variables b that belong to u are its projection onto the feasible set of the row:
 ``max(u - level, 0)`` with the smallest level >= 0 at which their sum is at most C_i
 (Crammer-Singer, `joint`), or ``clip(u, 0, C_i)``. u can be huge, and only its differences make a b
 that is exact: a level above 0 is kept as that of ``u - top``, top the largest entry of u.
+
+Along a change of the slacks, b changes by M_i / rho times it. With e the unit vectors of classes,
+M_i is the sum of ``(e_m - e_label)(e_m - e_label)'`` over the free dual variables of the row, less
+the part along their sum where that is at its bound.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from .._jit import jit, jit_inline
-from ..rows import Rows, row_add_few, row_entries, row_scores
 
 __all__ = [
-    "gram_multiclass",
+    "curvature_factors",
+    "curvature_product",
     "implied_dual_multiclass",
-    "product_multiclass",
-    "responses",
+    "less_own",
     "slope_multiclass",
-    "whole_gram",
 ]
 
 
 @jit
-def responses(rows: Rows, y: Any, members: Any, V: Any, out: Any) -> None:
-    """Fill ``out[r, m] = x_i.(v_m - v_label)``, i the r-th of `members`."""
-    for r in range(members.shape[0]):
-        i = members[r]
-        scores = out[r]
-        row_scores(rows, i, V, scores)
-        own = scores[y[i]]
-        for m in range(scores.shape[0]):
-            scores[m] -= own
+def less_own(scores: Any, y: Any) -> None:
+    """Take the score of the row's label from those of all classes, in place."""
+    for r in range(scores.shape[0]):
+        own = scores[r, y[r]]
+        for m in range(scores.shape[1]):
+            scores[r, m] -= own
 
 
 @jit_inline
@@ -147,105 +144,45 @@ def _free_classes(u: Any, label: int, cost: float, joint: bool, classes: Any) ->
 
 
 @jit
-def product_multiclass(
-    rows: Rows,
-    members: Any,
-    y: Any,
-    cost: Any,
-    joint: bool,
-    rho: float,
-    u: Any,
-    V: Any,
-    out: Any,
-    scratch: Any,
-    classes: Any,
+def curvature_product(
+    scores: Any, y: Any, cost: Any, joint: bool, rho: float, u: Any, classes: Any, out: Any
 ) -> None:
-    """Add the product of the matrix of `gram_multiclass` with V to `out`.
-
-    `scratch` has the shape (3, classes), `classes` holds as many integers.
-    """
-    scores, step, dense = scratch[0], scratch[1], scratch[2]
-    for r in range(members.shape[0]):
+    """Fill ``out[r] = M_i scores[r] / rho``; `classes` is scratch for each class."""
+    out[:] = 0.0
+    for r in range(scores.shape[0]):
         label = y[r]
         n, bound = _free_classes(u[r], label, cost[r], joint, classes)
         if n == 0:
             continue
-        row_scores(rows, members[r], V, scores)
         total = 0.0
         for c in range(n):
-            step[c] = (scores[classes[c]] - scores[label]) / rho
-            total += step[c]
+            out[r, classes[c]] = (scores[r, classes[c]] - scores[r, label]) / rho
+            total += out[r, classes[c]]
         if bound:
             for c in range(n):
-                step[c] -= total / n
+                out[r, classes[c]] -= total / n
         else:
-            classes[n] = label
-            step[n] = -total
-            n += 1
-        row_add_few(rows, members[r], classes, step, n, out, dense)
+            out[r, label] = -total
 
 
 @jit
-def gram_multiclass(
-    rows: Rows,
-    members: Any,
-    y: Any,
-    cost: Any,
-    joint: bool,
-    rho: float,
-    u: Any,
-    out: Any,
-    M: Any,
-    classes: Any,
-    values: Any,
-    places: Any,
+def curvature_factors(
+    y: Any, cost: Any, joint: bool, rho: float, u: Any, counts: Any, classes: Any, M: Any
 ) -> None:
-    """Add to `out` the blocks of ``1/rho sum_i (x_i x_i') (x) M_i``, as far as they differ.
-
-    With e the unit vectors of classes, M_i is the sum of ``(e_m - e_label)(e_m - e_label)'`` over
-    the free dual variables of the row, less the part along their sum where that is at its bound.
-    ``out[a, c]`` is the block of the classes a >= c, a matrix over features of which the lower half
-    is filled in, the order of features being that of the rows' entries; see `whole_gram`. The rest
-    is scratch: `M` and `classes` for each class, `values` and `places` for each feature and the
-    bias.
-    """
-    for r in range(members.shape[0]):
+    """Fill in for each row on how many classes M_i is not 0, on which, and ``M_i / rho`` there."""
+    for r in range(u.shape[0]):
         label = y[r]
-        n, bound = _free_classes(u[r], label, cost[r], joint, classes)
+        n, bound = _free_classes(u[r], label, cost[r], joint, classes[r])
+        counts[r] = n
         if n == 0:
             continue
         for a in range(n):
             for c in range(n):
-                M[a, c] = (1.0 if a == c else 0.0) - (1.0 / n if bound else 0.0)
+                M[r, a, c] = ((1.0 if a == c else 0.0) - (1.0 / n if bound else 0.0)) / rho
         if not bound:
-            classes[n] = label
+            classes[r, n] = label
             for a in range(n):
-                M[a, n] = -1.0
-                M[n, a] = -1.0
-            M[n, n] = n
-            n += 1
-        entries = row_entries(rows, members[r], values, places)
-        for a in range(n):
-            for c in range(a + 1):
-                block = out[max(classes[a], classes[c]), min(classes[a], classes[c])]
-                scale = M[a, c] / rho
-                for e in range(entries):
-                    line = block[places[e]]
-                    value = scale * values[e]
-                    for f in range(e + 1):
-                        line[places[f]] += value * values[f]
-
-
-def whole_gram(blocks: Any) -> Any:
-    """Return the matrix over all weights, in the order of W, from what `gram_multiclass` filled.
-
-    An entry of a block is in one of its two places, which one depending on the order of a row's
-    entries; blocks are symmetric, and those of (a, c) and (c, a) the same.
-    """
-    k, _, d, _ = blocks.shape
-    diagonal = blocks.diagonal(axis1=2, axis2=3).copy()
-    blocks = blocks + blocks.transpose(0, 1, 3, 2)
-    blocks[..., np.arange(d), np.arange(d)] = diagonal
-    lower = np.tri(k, k=-1, dtype=bool)
-    blocks[lower.T] = blocks.transpose(1, 0, 2, 3)[lower.T]
-    return np.ascontiguousarray(blocks.transpose(2, 0, 3, 1)).reshape(d * k, d * k)
+                M[r, a, n] = -1.0 / rho
+                M[r, n, a] = -1.0 / rho
+            M[r, n, n] = n / rho
+            counts[r] = n + 1

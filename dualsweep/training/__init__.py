@@ -1,5 +1,20 @@
-"""From data to a fitted model, without scikit-learn, whose import takes a second."""
+"""From data and settings to a fitted model, without scikit-learn, whose import takes a second."""
 
-from .svc import PlainSVC
+from .blocks import BlockSet, load_if_it_fits, training_data
+from .context import Context, Watcher
+from .data import TrainingSet
+from .fitting import Fitted, train
+from .settings import Settings, draw_seed
 
-__all__ = ["PlainSVC"]
+__all__ = [
+    "BlockSet",
+    "Context",
+    "Fitted",
+    "Settings",
+    "TrainingSet",
+    "Watcher",
+    "draw_seed",
+    "load_if_it_fits",
+    "train",
+    "training_data",
+]

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..io.checkpoint import Checkpoint
-from ..outofcore import Blocks, DamagedStateError, State, solve_blocks
-from ..problem import HISTORY_DTYPE, Problem, Result
-from ..rows import as_rows, sqnorms
-from .common import check_finite
+from ..problems.binary import BinaryProblem
+from ..problems.labels import balanced_weights, check_classes, class_codes, row_costs
+from ..problems.result import Result
+from ..rows.layouts import as_rows
+from ..rows.passes import Passes
+from ..solvers.blocks import BlockProblem, Blocks, Saving
+from .context import Context
+from .data import TrainingSet, check_finite
 from .formulations import PerClass
-from .labels import balanced_weights, check_classes, class_codes, row_costs
+from .settings import Settings
 
-__all__ = ["BlockFormulation", "check_trainable", "load_if_it_fits"]
+__all__ = ["BlockFormulation", "BlockSet", "load_if_it_fits", "training_data"]
 
 # What training in memory takes a row besides its entries, at most.
 IN_MEMORY_ROW = 128
@@ -36,57 +40,57 @@ def load_if_it_fits(X: Any, y: Any, memory_limit: int | None) -> tuple[Any, Any]
     return X, y
 
 
-def check_trainable(svc: Any) -> None:
-    """Raise ValueError if `svc`, a `PlainSVC`, asks for what needs all rows at once."""
-    more = f"Use another, or raise memory_limit ({svc.memory_limit:,} bytes) until the store fits"
-    if svc.multi_class != "ovr":
-        raise ValueError(
-            f"Block by block there is only multi_class='ovr', not {svc.multi_class!r}. {more}."
-        )
-    if svc.solver == "newton":
-        raise ValueError(f"Block by block there are sweeps only, not solver='newton'. {more}.")
-    if svc.warm_start and hasattr(svc, "dual_coef_"):
-        raise ValueError(
-            "Block by block there is no warm start. Set warm_start=False, or pass a checkpoint."
-        )
+def training_data(
+    X: Any, y: Any, weight: Any, settings: Settings, context: Context, checkpoint: Any = None
+) -> TrainingSet | BlockSet:
+    """Return what was checked as it is trained on, in memory or in blocks."""
+    if isinstance(X, Blocks):
+        return BlockSet(X, y, weight, checkpoint, context)
+    return TrainingSet(X, y, weight, settings.bias, context)
 
 
-class BlockFormulation(PerClass):
-    """A binary problem per class, of rows in blocks, one after the other.
+class BlockSet:
+    """Rows in blocks, and how much each of them counts.
 
-    That takes the memory of one problem, and reads the blocks once per class and pass. (All
-    classes side by side would read them once for all, but keep the dual variables of all.)
+    Parameters
+    ----------
+    blocks : Blocks
+        The blocks.
+    y : array or None
+        Labels; those of the blocks if None.
+    weight : array or None
+        Of each row, float64.
+    checkpoint : str, Path or None
+        Where the state of a training is kept, if anywhere.
+    context : Context
+        Where it is trained on.
     """
 
-    def __init__(self, svc: Any, data: Blocks, y: Any, weight: Any, checkpoint: Any) -> None:
-        self.svc, self.data, self.y, self.weight = svc, data, y, weight
-        self.bias = svc._bias
-        self.classes, mass = self._count()
-        super().__init__(svc.loss, len(self.classes))
-        self.class_weight = svc.class_weight
-        if isinstance(svc.class_weight, str):
-            balanced = balanced_weights(mass).tolist()
-            self.class_weight = dict(zip(self.classes.tolist(), balanced, strict=True))
-        # The costs of one row per class, of the weight of all its rows: refuses if they overflow.
-        codes = np.arange(len(self.classes))
-        self.costs = row_costs(svc.C, self.class_weight, self.classes, codes, mass)
-        self.checkpoint = None if checkpoint is None else self._checkpoint(checkpoint)
+    def __init__(self, blocks: Blocks, y: Any, weight: Any, checkpoint: Any, context: Context):
+        if blocks.shape[1] == 0:
+            raise ValueError("There are no features to learn from.")
+        self.blocks, self.y, self.weight = blocks, y, weight
+        self.checkpoint, self.workers = checkpoint, context.workers
+        self.n_blocks = len(blocks.block_bytes)
 
-    def _rows(self, b: int) -> slice:
-        return slice(int(self.data.starts[b]), int(self.data.starts[b + 1]))
+    def rows(self, b: int) -> slice:
+        """Return which rows block b has."""
+        return slice(int(self.blocks.starts[b]), int(self.blocks.starts[b + 1]))
 
-    def _labels(self, b: int) -> Any:
-        return self.data.read_labels(b) if self.y is None else self.y[self._rows(b)]
+    def labels_of(self, b: int) -> Any:
+        """Return the labels of block b."""
+        return self.blocks.read_labels(b) if self.y is None else self.y[self.rows(b)]
 
-    def _weight(self, b: int) -> Any:
-        return None if self.weight is None else self.weight[self._rows(b)]
+    def weight_of(self, b: int) -> Any:
+        """Return the weights of the rows of block b, or None."""
+        return None if self.weight is None else self.weight[self.rows(b)]
 
-    def _count(self) -> tuple[Any, Any]:
+    def count(self) -> tuple[Any, Any]:
         """Return the classes that have weight, and how much."""
         found: dict[Any, float] = {}
         kinds = []
-        for b in range(len(self.data.block_bytes)):
-            labels, weight = self._labels(b), self._weight(b)
+        for b in range(self.n_blocks):
+            labels, weight = self.labels_of(b), self.weight_of(b)
             present = slice(None) if weight is None else weight > 0
             classes, places = np.unique(labels[present], return_inverse=True)
             mass = np.bincount(places, None if weight is None else weight[present])
@@ -97,96 +101,111 @@ class BlockFormulation(PerClass):
         check_classes(classes)
         return classes, np.array([found[label] for label in classes.tolist()])
 
-    def _checkpoint(self, path: str | Path) -> Any:
-        svc = self.svc
+    def formulate(self, settings: Settings) -> BlockFormulation:
+        """Return the problems to solve."""
+        more = (
+            f"Use another, or raise memory_limit ({settings.memory_limit:,} bytes) until the "
+            "store fits"
+        )
+        if settings.multi_class != "ovr":
+            raise ValueError(
+                "Block by block there is only multi_class='ovr', not "
+                f"{settings.multi_class!r}. {more}."
+            )
+        if settings.solver == "newton":
+            raise ValueError(f"Block by block there are sweeps only, not solver='newton'. {more}.")
+        return BlockFormulation(self, settings)
+
+
+class BlockFormulation(PerClass):
+    """A binary problem per class, of rows in blocks, one after the other.
+
+    That takes the memory of one problem, and reads the blocks once per class and pass. (All
+    classes side by side would read them once for all, but keep the dual variables of all.)
+    """
+
+    side_by_side = False
+
+    def __init__(self, data: BlockSet, settings: Settings) -> None:
+        classes, mass = data.count()
+        super().__init__(classes, data.blocks.shape[0], settings.bias, settings.loss)
+        self.data, self.settings = data, settings
+        self.class_weight = settings.class_weight
+        if isinstance(self.class_weight, str):
+            balanced = balanced_weights(mass).tolist()
+            self.class_weight = dict(zip(classes.tolist(), balanced, strict=True))
+        # The costs of one row per class, of the weight of all its rows: refuses if they overflow.
+        codes = np.arange(len(classes))
+        self.costs = row_costs(settings.C, self.class_weight, classes, codes, mass)
+        self.checkpoint = self._checkpoint() if data.checkpoint is not None else None
+
+    def _checkpoint(self) -> Checkpoint:
+        data, settings = self.data, self.settings
         rows = sha256()
-        if self.y is not None:
-            for b in range(len(self.data.block_bytes)):
-                rows.update(class_codes(self._labels(b), self.classes).tobytes())
-        if self.weight is not None:
-            rows.update(self.weight.tobytes())
-        random_state = svc.random_state
-        settings = {
-            "data": self.data.fingerprint,
+        if data.y is not None:
+            for b in range(data.n_blocks):
+                rows.update(class_codes(data.labels_of(b), self.classes).tobytes())
+        if data.weight is not None:
+            rows.update(data.weight.tobytes())
+        problem = {
+            "data": data.blocks.fingerprint,
             "y and sample_weight": rows.hexdigest(),
             "classes": self.classes.tolist(),
-            "C": float(svc.C),
-            "loss": svc.loss,
+            "C": float(settings.C),
+            "loss": settings.loss,
             "class_weight": None if self.class_weight is None else repr(self.class_weight),
             "intercept_scaling": float(self.bias),
-            "schedule": svc.schedule,
-            "random_state": int(random_state)
-            if isinstance(random_state, int | np.integer)
-            else None,
+            "schedule": settings.schedule,
+            "random_state": settings.random_state,
         }
-        return Checkpoint(path, settings)
+        return Checkpoint(data.checkpoint, problem)
 
-    def read(self, p: int, b: int) -> Problem:
+    def read(self, p: int, b: int) -> BinaryProblem:
         """Return block b of the p-th problem."""
-        X, labels = self.data.read(b)
-        rows = as_rows(X, self.bias)
-        sqnorm = sqnorms(rows)
-        check_finite(sqnorm, self._rows(b).start)
-        codes = class_codes(labels if self.y is None else self._labels(b), self.classes)
-        cost = row_costs(self.svc.C, self.class_weight, self.classes, codes, self._weight(b))
+        X, labels = self.data.blocks.read(b)
+        passes = Passes(as_rows(X, self.bias), self.data.workers)
+        sqnorm = passes.sqnorms()
+        check_finite(sqnorm, self.data.rows(b).start)
+        codes = class_codes(labels if self.data.y is None else self.data.labels_of(b), self.classes)
+        weight = self.data.weight_of(b)
+        cost = row_costs(self.settings.C, self.class_weight, self.classes, codes, weight)
         y = np.where(codes == self.positives[p], 1.0, -1.0)
-        return Problem(rows, sqnorm, y, cost, self.loss)
+        return BinaryProblem(passes, sqnorm, y, cost, self.loss)
 
-    def solve(self, p: int, *, solver: str, n_threads: int, **options: Any) -> Result:
-        """Solve the p-th problem; of its dual variables keep those that are not 0, with signs."""
-        checkpoint: Any = self.checkpoint
-        n_weights = self.data.shape[1] + 1
-        state = None
-        if checkpoint is not None:
-            state = checkpoint.read(
-                p, lambda arrays: State.from_arrays(arrays, self.data.shape[0], n_weights)
-            )
-        if state is None and (options["stop"]() or options["max_time"] <= 0.0):
-            return self._not_begun()
+    def problem(self, p: int) -> BlockProblem:
+        """Return the p-th problem."""
+        blocks, memory = self.data.blocks, self.settings.memory_limit
+        assert memory is not None
+        return BlockProblem(
+            partial(self.read, p),
+            blocks.starts,
+            blocks.block_bytes,
+            n_weights=blocks.shape[1] + 1,
+            primal_at_zero=float(self.costs.sum()),
+            memory=memory,
+        )
 
-        def save(state: State) -> None:
-            if checkpoint is not None:
-                checkpoint.write(p, state.arrays())
+    def saving(self, p: int) -> Saving | None:
+        """Return how the state of the p-th problem is kept."""
+        if self.checkpoint is None:
+            return None
+        return Saving(
+            self.checkpoint.read(p),
+            write=partial(self.checkpoint.write, p),
+            damaged=partial(self.checkpoint.damaged, p),
+        )
 
-        try:
-            result = solve_blocks(
-                lambda b: self.read(p, b),
-                self.data.starts,
-                self.data.block_bytes,
-                n_weights,
-                memory=self.svc.memory_limit,
-                state=state,
-                save=save,
-                **options,
-            )
-        except DamagedStateError as error:
-            raise checkpoint.damaged(p, error) from error
-        for b in range(len(self.data.block_bytes)):
-            positive = class_codes(self._labels(b), self.classes) == self.positives[p]
-            result.alpha[self._rows(b)][~positive] *= -1.0
+    def finished(self, p: int, result: Result) -> Result:
+        """Keep of the dual variables those that are not 0, with signs."""
+        for b in range(self.data.n_blocks):
+            positive = class_codes(self.data.labels_of(b), self.classes) == self.positives[p]
+            result.alpha[self.data.rows(b)][~positive] *= -1.0
         result.alpha = sp.csr_array(result.alpha[None, :])
         return result
 
-    def _not_begun(self) -> Result:
-        """Return the model of weight 0, which takes no reading of the blocks."""
-        n_rows, n_features = self.data.shape
-        primal = float(self.costs.sum())
-        return Result(
-            w=np.zeros(n_features + 1),
-            alpha=sp.csr_array((1, n_rows)),
-            cost=None,
-            slack=None,
-            primal=primal,
-            gap=primal,
-            converged=False,
-            n_iter=0,
-            n_newton=0,
-            history=np.array([(0, 0.0, 0, primal, 0.0, primal, n_rows)], HISTORY_DTYPE),
-        )
-
     def complete(self, results: list[Result]) -> None:
         """Let classes that were not begun score below those that were, in place."""
-        self.fill_in(results, self.costs, self.bias)
+        self.fill_in(results, self.costs)
 
     def dual_coef(self, results: list[Result]) -> Any:
         """Return the model's signed dual variables."""

@@ -6,42 +6,99 @@ variables, of which the weights are the products with X.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ..kernels.newton import margins
-from ..losses import LOSSES
-from ..problem import MulticlassProblem, Problem, Result, sum_losses
-from ..rows import Rows
+from ..kernels.loss import bounds, sum_losses
+from ..problems.binary import BinaryProblem
+from ..problems.losses import LOSSES
+from ..problems.multiclass import MulticlassProblem
+from ..problems.result import Result
+from ..rows.passes import Passes
 
-__all__ = ["FORMULATIONS", "Formulation", "PerClass", "formulate"]
-
-FORMULATIONS = ("ovr", "crammer_singer", "weston_watkins")
-
-
-def formulate(
-    multi_class: str, loss: str, rows: Rows, sqnorm: Any, codes: Any, cost: Any, n_classes: int
-) -> Formulation:
-    """Return the formulation called `multi_class`; see `LinearSVC`."""
-    if multi_class == "ovr":
-        return OneVersusRest(loss, rows, sqnorm, codes, cost, n_classes)
-    return Direct(multi_class == "crammer_singer", rows, sqnorm, codes, cost, n_classes)
+__all__ = ["FORMULATIONS", "Formulation", "PerClass"]
 
 
-class PerClass:
+class Formulation:
+    """What all formulations have in common.
+
+    Parameters
+    ----------
+    classes : array
+        The classes.
+    n_rows : int
+        Rows of X.
+    bias : float
+        Value of the constant feature.
+    """
+
+    names: list[str]  # of the problems
+    side_by_side = True  # whether several problems may be solved at once
+
+    def __init__(self, classes: Any, n_rows: int, bias: float) -> None:
+        self.classes, self.n_rows, self.bias = classes, n_rows, bias
+
+    @property
+    def n_weight_rows(self) -> int:
+        """Rows of weights that a model has."""
+        return 1 if len(self.classes) == 2 else len(self.classes)
+
+    def fits(self, duals: Any) -> bool:
+        """Tell whether signed dual variables are of as many rows, and finite."""
+        shape = (self.n_weight_rows, self.n_rows)
+        return duals.shape == shape and bool(np.isfinite(duals.data).all())
+
+    def problem(self, p: int) -> Any:
+        """Return the p-th problem."""
+        raise NotImplementedError
+
+    def start(self, p: int, dual_coef: Any) -> Any:
+        """Return feasible dual variables near those of another model."""
+        raise NotImplementedError
+
+    def saving(self, p: int) -> Any:
+        """Return how the state of the p-th problem is kept: not at all."""
+        return None
+
+    def finished(self, p: int, result: Result) -> Result:
+        """Return what to keep of the solution of the p-th problem."""
+        return result
+
+    def complete(self, results: list[Result]) -> None:
+        """Give problems that were not begun weights of some use beside the others, in place."""
+
+    def attributes(self, *ws: Any) -> dict[str, Any]:
+        """Return classes, coefficients and intercepts of the weights of the problems."""
+        coef, last = self.coef(ws)
+        return {"classes_": self.classes, "coef_": coef, "intercept_": self.bias * last}
+
+    def coef(self, ws: tuple[Any, ...]) -> tuple[Any, Any]:
+        """Return the model's rows of coefficients, and the weights of the bias."""
+        raise NotImplementedError
+
+    def dual_coef(self, results: list[Result]) -> Any:
+        """Return the model's signed dual variables."""
+        raise NotImplementedError
+
+    def problem_weights(self, p: int, weights: Any) -> Any:
+        """Return the weights of the p-th problem that the model's rows stand for."""
+        raise NotImplementedError
+
+
+class PerClass(Formulation):
     """A binary problem per class; for two classes, only the second against the first."""
 
-    def __init__(self, loss: str, n_classes: int) -> None:
-        self.loss, self.n_classes = LOSSES[loss], n_classes
-        self.positives = [1] if n_classes == 2 else list(range(n_classes))
+    def __init__(self, classes: Any, n_rows: int, bias: float, loss: str) -> None:
+        super().__init__(classes, n_rows, bias)
+        self.loss = LOSSES[loss]
+        self.positives = [1] if len(classes) == 2 else list(range(len(classes)))
+        self.names = [f"class {classes[k]}" for k in self.positives]
 
-    def names(self, classes: Any) -> list[str]:
-        """Return a name for each problem."""
-        return [f"class {classes[k]}" for k in self.positives]
-
-    def coef(self, ws: list[Any]) -> tuple[Any, Any]:
+    def coef(self, ws: tuple[Any, ...]) -> tuple[Any, Any]:
         """Return the model's rows of coefficients, and the weights of the bias.
 
         A single row is a view of its weights, which may be all that memory holds. Of several,
@@ -49,26 +106,27 @@ class PerClass:
         a lot of it.
         """
         if len(ws) == 1:
-            return ws[0][None, :-1], ws[0][-1:]
+            w = ws[0].astype(np.float64, copy=False)
+            return w[None, :-1], w[-1:]
         coef = np.zeros((len(ws), len(ws[0]) - 1))
         for row, w in zip(coef, ws, strict=True):
             if w[:-1].any():
                 row[:] = w[:-1]
         return coef, np.array([w[-1] for w in ws], dtype=np.float64)
 
-    def fill_in(self, results: list[Result], costs: Any, bias: float) -> None:
+    def fill_in(self, results: list[Result], costs: Any) -> None:
         """Let classes that were not begun score as often as they come up, in place.
 
         `costs` are those of the classes, summed over their rows. A score s for every row, of the
         constant feature alone, has the least squared loss where it is the mean label, shrunk. (The
         score of no weights, 0, would be above those of nearly all classes that have been trained.)
         """
-        for p in self.not_begun(results) if bias else ():
+        for p in self.not_begun(results) if self.bias else ():
             positive = costs[self.positives[p]]
             negative = costs.sum() - positive
-            score = (positive - negative) / (positive + negative + 0.5 / bias**2)
+            score = (positive - negative) / (positive + negative + 0.5 / self.bias**2)
             w = np.zeros(len(results[p].w))
-            w[-1] = score / bias
+            w[-1] = score / self.bias
             slack, cost = np.array([1.0 - score, 1.0 + score]), np.array([positive, negative])
             self.give(results[p], w, slack[cost > 0], cost[cost > 0])
 
@@ -80,7 +138,7 @@ class PerClass:
 
     def give(self, result: Result, w: Any, slack: Any, cost: Any) -> None:
         """Put weights into a result whose dual variables are 0, and prove nothing of them."""
-        primal = 0.5 * float(w @ w) + sum_losses(slack, self.loss, cost)
+        primal = 0.5 * float(w @ w) + sum_losses(slack, cost, self.loss)
         result.w, result.primal, result.gap = w, primal, primal
         last = result.history[-1]
         last["primal"], last["dual"], last["gap"] = primal, 0.0, primal
@@ -90,25 +148,33 @@ class OneVersusRest(PerClass):
     """A binary problem per class, of rows in memory."""
 
     def __init__(
-        self, loss: str, rows: Rows, sqnorm: Any, codes: Any, cost: Any, n_classes: int
+        self,
+        *,
+        passes: Passes,
+        sqnorm: Any,
+        classes: Any,
+        codes: Any,
+        cost: Any,
+        bias: float,
+        loss: str,
     ) -> None:
-        super().__init__(loss, n_classes)
-        self.data = rows, sqnorm
+        super().__init__(classes, len(codes), bias, loss)
+        self.passes, self.sqnorm = passes, sqnorm
         self.codes, self.cost = codes, cost
 
-    def problem(self, p: int) -> Problem:
+    def problem(self, p: int) -> BinaryProblem:
         """Return the p-th problem."""
         y = np.where(self.codes == self.positives[p], 1.0, -1.0)
-        return Problem(*self.data, y, self.cost, self.loss)
+        return BinaryProblem(self.passes, self.sqnorm, y, self.cost, self.loss)
 
     def start(self, p: int, dual_coef: Any) -> Any:
         """Return feasible dual variables near those of another model."""
-        problem = self.problem(p)
-        used = self.cost > 0
-        lower = np.where(used, self.loss.lower, 0.0)
-        upper = np.where(used, self.loss.upper, 0.0)
-        upper[used] *= self.cost[used]
-        return np.clip(dual_coef[[p]].toarray()[0] * problem.y, lower, upper)
+        used = np.flatnonzero(self.cost > 0)
+        lower, upper, _ = bounds(self.loss, self.cost[used])
+        y = np.where(self.codes[used] == self.positives[p], 1.0, -1.0)
+        alpha = np.zeros(self.n_rows)
+        alpha[used] = np.clip(dual_coef[[p]].toarray()[0][used] * y, lower, upper)
+        return alpha
 
     def problem_weights(self, p: int, weights: Any) -> Any:
         """Return the weights of the p-th problem that the model's rows stand for."""
@@ -119,14 +185,13 @@ class OneVersusRest(PerClass):
 
         Without an intercept they get the mean of the others' weights.
         """
-        rows, used = self.data[0], np.flatnonzero(self.cost > 0)
-        costs = np.bincount(self.codes[used], self.cost[used], minlength=self.n_classes)
-        self.fill_in(results, costs, rows.bias)
+        used = np.flatnonzero(self.cost > 0)
+        costs = np.bincount(self.codes[used], self.cost[used], minlength=len(self.classes))
+        self.fill_in(results, costs)
         idle = self.not_begun(results)
         if 0 < len(idle) < len(results):
             w = np.mean([result.w for result in results if result.w.any()], axis=0)
-            scores = np.empty(len(used))
-            margins(rows, np.ones(len(self.codes)), used, w, scores)
+            scores = self.passes.responses(used, w)
             for p in idle:
                 y = np.where(self.codes[used] == self.positives[p], 1.0, -1.0)
                 self.give(results[p], w, 1.0 - y * scores, self.cost[used])
@@ -139,22 +204,29 @@ class OneVersusRest(PerClass):
             for k, i, result in zip(self.positives, support, results, strict=True)
         ]
         starts = np.cumsum([0, *map(len, support)])
-        shape = (len(support), len(self.codes))
+        shape = (len(support), self.n_rows)
         return sp.csr_array((np.concatenate(values), np.concatenate(support), starts), shape=shape)
 
 
-class Direct:
+class AllAtOnce(Formulation):
     """One problem over all classes: Crammer-Singer (`joint`) or Weston-Watkins."""
 
     def __init__(
-        self, joint: bool, rows: Rows, sqnorm: Any, codes: Any, cost: Any, n_classes: int
+        self,
+        *,
+        joint: bool,
+        passes: Passes,
+        sqnorm: Any,
+        classes: Any,
+        codes: Any,
+        cost: Any,
+        bias: float,
+        loss: str,
     ) -> None:
+        super().__init__(classes, len(codes), bias)  # `loss` is that of one-versus-rest
         y = np.maximum(codes, 0).astype(np.int64)  # rows without a class have no cost either
-        self.whole = MulticlassProblem(rows, sqnorm, y, cost, joint, n_classes)
-
-    def names(self, classes: Any) -> list[str]:
-        """Return a name for the problem."""
-        return [f"{self.whole.n_classes} classes"]
+        self.whole = MulticlassProblem(passes, sqnorm, y, cost, joint, len(classes))
+        self.names = [f"{len(classes)} classes"]
 
     def problem(self, p: int) -> MulticlassProblem:
         """Return the problem."""
@@ -177,10 +249,7 @@ class Direct:
         values[columns == y[rows]] = 0.0
         return self.whole.alpha_from(rows, columns, values)
 
-    def complete(self, results: list[Result]) -> None:
-        """Do nothing: there is one problem, which has weights wherever it ends."""
-
-    def coef(self, ws: list[Any]) -> tuple[Any, Any]:
+    def coef(self, ws: tuple[Any, ...]) -> tuple[Any, Any]:
         """Return the model's rows of coefficients, and the weights of the bias."""
         W = ws[0].T
         if len(W) == 2:
@@ -206,4 +275,8 @@ class Direct:
         return sp.csr_array((values, places), shape=(self.whole.n_classes, len(y)))
 
 
-Formulation = OneVersusRest | Direct
+FORMULATIONS: dict[str, Callable[..., Formulation]] = {
+    "ovr": OneVersusRest,
+    "crammer_singer": partial(AllAtOnce, joint=True),
+    "weston_watkins": partial(AllAtOnce, joint=False),
+}

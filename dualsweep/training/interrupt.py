@@ -41,4 +41,5 @@ class DeferredInterrupt:
     def deliver(self) -> None:
         """Hand a noted Ctrl-C to whoever would have got it."""
         if self.requested:
+            self.requested = False
             self._previous(signal.SIGINT, None)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from .svc import PlainSVC
 
 __all__ = ["shortfall"]
 
 
-def shortfall(model: PlainSVC) -> str:
-    """Say how far a model is from `tol`, and what that proves; of several classes, how many are."""
+def shortfall(model: Any) -> str:
+    """Say how far a fitted model is from `tol`, and what that proves; how many classes are."""
     gap = model.relative_gap_
     relation = "<=" if model.converged_ else ">"
     text = f"relative duality gap {gap:.1e} {relation} tol {model.tol:.1e}"

@@ -14,13 +14,15 @@ FIT = """
 import hashlib
 import numpy as np
 from dualsweep import _jit
-from dualsweep.training import PlainSVC
+from dualsweep.training import Context, Settings, TrainingSet, train
 
 X = np.random.default_rng(0).normal(size=(60, 3))
 missed = []
 _jit.on_compilation.append(lambda: missed.append(1))
-model = PlainSVC(tol=1e-6, random_state=0, solver="sweep").fit(X, (X[:, 0] > 0).astype(int))
-print(hashlib.sha256(model.coef_.tobytes()).hexdigest(), len(missed))
+with Context() as context:
+    data = TrainingSet(X, (X[:, 0] > 0).astype(int), None, 1.0, context)
+    model = train(data, Settings(tol=1e-6, solver="sweep"), context)
+print(hashlib.sha256(model.coef.tobytes()).hexdigest(), len(missed))
 """
 
 

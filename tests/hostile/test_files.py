@@ -29,6 +29,9 @@ from dualsweep.datasets import make_text_like
 from dualsweep.io import (
     _checks,
     _files,
+    _store_format,
+    _store_reading,
+    _store_writing,
     convert_svmlight,
     load_data,
     load_liblinear,
@@ -39,9 +42,9 @@ from dualsweep.io import (
     save_model,
     write_store,
 )
+from dualsweep.io._store_placing import new_store
 from dualsweep.io.checkpoint import Checkpoint
-from dualsweep.io.store import new_store
-from dualsweep.outofcore import BYTES_PER_ROW, room_for_blocks
+from dualsweep.solvers.blocks import BYTES_PER_ROW, room_for_blocks
 
 resource = pytest.importorskip("resource", reason="of limits, pipes, links and signals")
 
@@ -1017,15 +1020,13 @@ def test_a_file_that_changes_between_passes(folder, store, name, use):
 
 
 def test_checksums_are_compared_once(store, monkeypatch):
-    from dualsweep.io import store as module
-
     compared = []
 
     def count(content):
         compared.append(len(content))
         return crc32(content)
 
-    monkeypatch.setattr(module, "crc32", count)
+    monkeypatch.setattr(_store_reading, "crc32", count)
     for _ in range(3):
         for b in range(len(store)):
             store.read(b)
@@ -1154,9 +1155,7 @@ def test_a_header_of_a_gigabyte(folder, store):
 
 
 def test_a_store_of_more_blocks_than_can_be_read_is_not_written(folder, text, monkeypatch):
-    from dualsweep.io import store as module
-
-    for place in (module, _checks):
+    for place in (_store_writing, _store_format, _checks):
         monkeypatch.setattr(place, "MOST_TEXT", 2000)
     with pytest.raises(ValueError, match=r"120 blocks are too many for a store; raise block_bytes"):
         write_store("many", *text, block_bytes=1)
@@ -1230,7 +1229,7 @@ ADVICE = r"c/000000\.npz is damaged .*Delete it, or choose another directory"
         ("epoch", lambda e: e - 100),
         ("epoch", lambda e: np.array("3")),
         ("epoch", lambda e: e + 0.5),
-        ("checked", lambda c: c + 100),
+        ("checks", lambda c: c + 100),
         ("dual", lambda d: np.array(np.nan)),
         ("seconds", lambda s: np.ones(2)),
         ("correction", lambda c: None),
@@ -1468,14 +1467,14 @@ def test_ctrl_c_at_any_moment_is_no_traceback(folder):
 
 
 def test_interrupted_after_the_work_says_what_is_written(folder, monkeypatch):
-    from dualsweep.cli._shell import Shell
+    from dualsweep.cli._command import Command
 
     dump_svmlight_file(X, Y, "iris.svm", zero_based=False)
 
-    def interrupt(shell, *arguments):
+    def interrupt(command, *arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Shell, "show", interrupt)
+    monkeypatch.setattr(Command, "show", interrupt)
     result = run("train", "iris.svm", "-q")
     assert result.exit_code == 130
     assert result.output == "Interrupted; iris.model.npz is written.\n"

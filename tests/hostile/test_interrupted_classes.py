@@ -1,7 +1,5 @@
 """One-versus-rest that ends early: classes that were not begun do not take over the predictions."""
 
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,9 +8,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dualsweep import LinearSVC
 from dualsweep.io import write_store
-from dualsweep.problem import Progress
-from dualsweep.training import common
-from dualsweep.training import svc as module
+from dualsweep.problems.result import Progress
+from dualsweep.training import Context, Settings, TrainingSet, fitting
 
 LOSS = {
     "hinge": lambda s: np.maximum(s, 0),
@@ -21,29 +18,17 @@ LOSS = {
 }
 
 
-class StopAfter:
-    """A Ctrl-C that comes when the training has asked for it so many times."""
-
-    def __init__(self, polls):
-        self.polls = polls
-
-    @property
-    def requested(self):
-        self.polls -= 1
-        return self.polls < 0
-
-    def deliver(self):
-        pass
-
-
 @pytest.fixture
 def stop_after(monkeypatch):
-    def patch(polls):
-        @contextmanager
-        def undisturbed():
-            yield StopAfter(polls)
+    """Let a Ctrl-C come when the training has asked for it so many times."""
 
-        monkeypatch.setattr(module, "undisturbed", undisturbed)
+    def patch(polls):
+        def stop(context):
+            nonlocal polls
+            polls -= 1
+            return polls < 0
+
+        monkeypatch.setattr(Context, "stop", stop)
 
     return patch
 
@@ -167,10 +152,10 @@ def test_blocks_that_were_not_read(stop_after, digits, tmp_path):
 def test_time_is_shared_but_not_spread_too_thin(monkeypatch):
     """Problems share the time, but each that is begun gets three epochs."""
     clock = 0.0
-    monkeypatch.setattr(common, "perf_counter", lambda: clock)
+    monkeypatch.setattr(fitting, "perf_counter", lambda: clock)
     limits, ends = [], []
 
-    def method(p, *, max_time, watch, **options):
+    def solve(problem, *, max_time, watch, **options):
         nonlocal clock
         limits.append(max_time)
         started = clock
@@ -179,14 +164,21 @@ def test_time_is_shared_but_not_spread_too_thin(monkeypatch):
             if watch(Progress(epoch, 0.9, 0, None)) or clock - started > max_time:
                 break
         ends.append(clock)
+        return real_solve(problem, max_iter=0)
 
-    svc = LinearSVC(max_iter=100)
-    options = {"seed": 0, "n_threads": 1, "stop": lambda: False, "watch": lambda p, seen: False}
-    common.solve_problems(method, 5, svc, max_time=20.0, **options)
+    real_solve = fitting.solve
+    monkeypatch.setattr(fitting, "solve", solve)
+
+    def train(n_classes):
+        y = np.arange(2 * n_classes) % n_classes
+        data = TrainingSet(np.ones((len(y), 1)), y, None, 1.0, Context())
+        fitting.train(data, Settings(max_time=20.0), Context())
+
+    train(5)
     # 20 / 5 = 4 seconds for the first: one more epoch after that; the share of the others shrinks.
     assert ends == [5.0, 9.0, 13.0, 17.0, 21.0]
     assert limits == [20.0, 15.0, 11.0, 7.0, 3.0]
     clock = 0.0
     ends.clear()
-    common.solve_problems(method, 100, svc, max_time=20.0, **options)
+    train(100)
     assert ends[:7] == [3.0, 6.0, 9.0, 12.0, 15.0, 18.0, 21.0]

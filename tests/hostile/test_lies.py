@@ -10,7 +10,7 @@ from naive import Naive
 from sklearn.exceptions import ConvergenceWarning
 
 from dualsweep import LinearSVC, LinearSVCCV, certify, compare_multiclass, svc_path
-from dualsweep.training import PlainSVC
+from dualsweep.training import Context, TrainingSet
 
 FORMULATIONS = ["ovr", "crammer_singer", "weston_watkins"]
 every_formulation = pytest.mark.parametrize("multi_class", FORMULATIONS)
@@ -126,7 +126,7 @@ def test_corrupt_structures_are_refused_without_scikit_learn_too(corrupt):
     X = sp.csr_array(X)
     corrupt(X)
     with pytest.raises(ValueError, match="CSR structure is corrupt"):
-        PlainSVC().fit(X, y)
+        TrainingSet(X, y, None, 1.0, Context())
 
 
 @every_formulation

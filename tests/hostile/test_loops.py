@@ -8,10 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dualsweep._jit import jit
-from dualsweep.duals import SlottedDuals, movable_duals
+from dualsweep.kernels import crammer_singer as cs
+from dualsweep.kernels import weston_watkins as ww
+from dualsweep.kernels.duals import SlottedDuals, movable_duals
 from dualsweep.kernels.newton_multiclass import _level, implied_dual_multiclass
-from dualsweep.subproblems import crammer_singer as cs
-from dualsweep.subproblems import weston_watkins as ww
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=300)
 

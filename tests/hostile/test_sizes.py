@@ -13,7 +13,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dualsweep import LinearSVC
 from dualsweep._jit import jit
-from dualsweep.rows import CSRRows, as_rows, row_axpy, row_dot, row_sqnorm, sqnorms
+from dualsweep._threads import Workers
+from dualsweep.rows.functions import row_axpy, row_dot, row_sqnorm
+from dualsweep.rows.layouts import CSRRows, as_rows
+from dualsweep.rows.passes import Passes
 
 FORMULATIONS = ["ovr", "crammer_singer", "weston_watkins"]
 every_formulation = pytest.mark.parametrize("multi_class", FORMULATIONS)
@@ -149,7 +152,7 @@ def test_more_columns_than_32_bits_count():
         shape=(2, d),
     )
     rows = as_rows(X, 1.0)
-    np.testing.assert_array_equal(sqnorms(rows), [1 + 4 + 1, 9 + 1])
+    np.testing.assert_array_equal(Passes(rows, Workers()).sqnorms(), [1 + 4 + 1, 9 + 1])
     w = lazy(d + 1, np.float64)
     before, after, norm = _visit(rows, 0, w, 0.5)
     assert (before, after, norm) == (0.0, 3.0, 6.0)

@@ -1,0 +1,195 @@
+"""What commands have in common: how they speak to people and to scripts, and how they end."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import math
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+
+from .._interrupt import INTERRUPTED, leave_on_interrupt, raise_on_interrupt
+from ..io import Store, load_data, open_store
+from ..training.progress import announce_compilation
+from ._options import first_column, in_options
+
+__all__ = ["BAD", "FAILED", "INTERRUPTED", "MEGABYTE", "Command"]
+
+FAILED, BAD = 1, 2
+MEGABYTE = 1 << 20
+
+
+class Command:
+    """One run of a command, as a ``with`` block.
+
+    Parameters
+    ----------
+    json : bool
+        Whether to print `facts` as JSON at the end, and before that nothing.
+    quiet : bool, default=False
+        Whether to say nothing but errors.
+    """
+
+    def __init__(self, json: bool, quiet: bool = False) -> None:
+        self.json = json
+        self.talks = not (json or quiet)
+        self.console = Console(quiet=not self.talks, highlight=False)
+        self.facts: dict[str, Any] = {}
+        self.code = 0  # to end with
+        self._outputs: dict[Path, int | None] = {}
+        self._left = False  # whether Ctrl-C ended the process before
+
+    def __enter__(self) -> Command:
+        self._left = raise_on_interrupt()  # there may be files to tidy up, or a model to keep
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """End the command; what users can run into is one line and an exit code."""
+        if self._left:
+            leave_on_interrupt()
+        if isinstance(error, KeyboardInterrupt):
+            written = [str(path) for path, was in self._outputs.items() if _number(path) != was]
+            self.say(f"Interrupted; {', '.join(written) or 'nothing'} is written.")
+            self.code = INTERRUPTED
+        elif isinstance(error, OSError | ValueError | ImportError | MemoryError):
+            message = in_options(str(error).partition("\n")[0]) or type(error).__name__
+            self.facts = {"error": message}
+            self.say(f"Error: {message}")
+            self.code = BAD
+        elif error is not None:
+            return
+        if self.json:
+            typer.echo(jsonlib.dumps(_plain(self.facts)))
+        if self.code:
+            raise typer.Exit(self.code) from None
+
+    def writes(self, path: Path) -> None:
+        """Note what is going to be written, for people who want to know when they interrupt."""
+        self._outputs[path] = _number(path)
+
+    def say(self, text: str) -> None:
+        """Tell people on stderr, on one line."""
+        typer.echo(text, err=True)
+
+    def tell(self, text: str) -> None:
+        """Tell people who want to know."""
+        self.console.print(text, soft_wrap=True, markup=False)
+
+    def show(self, title: str, facts: Mapping[str, Any]) -> None:
+        """Note facts for scripts, and show people a table of them."""
+        self.facts |= facts
+        if self.talks:
+            table = Table("", "", show_header=False, title=escape(title), title_justify="left")
+            for name, value in facts.items():
+                table.add_row(name.replace("_", " "), escape(_readable(value)))
+            self.console.print(table)
+
+    def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
+        """Show people a table, its numbers to the right."""
+        if self.talks:
+            table = Table(title=escape(title), title_justify="left")
+            for j, column in enumerate(columns):
+                numbers = all(row[j].lstrip("-")[:1].isdigit() for row in rows)
+                table.add_column(column, justify="right" if numbers else "left")
+            for row in rows:
+                table.add_row(*map(escape, row))
+            self.console.print(table)
+
+    @contextmanager
+    def warnings(self) -> Iterator[None]:
+        """Say what the library warns of inside the block, each thing once and on one line."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            yield
+        for text in dict.fromkeys(str(warning.message).partition("\n")[0] for warning in caught):
+            self.say(f"Warning: {in_options(text)}")
+
+    @contextmanager
+    def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
+        """Show how many bytes of `total` are done, as the caller tells it."""
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not (self.talks and sys.stderr.isatty()),
+        )
+        with bar, announce_compilation(self.talks):
+            task = bar.add_task(what, total=total)
+            yield lambda done: bar.update(task, completed=done)
+
+    def load(self, path: Path, *, zero_based: bool | None, **options: Any) -> tuple[Any, Any]:
+        """Read data, and say how much that was."""
+        started = perf_counter()
+        size = path.stat().st_size if path.is_file() else 0
+        with self.progress(f"Reading {path}", size) as watch:
+            X, y = load_data(path, zero_based=first_column(zero_based), watch=watch, **options)
+        seconds = perf_counter() - started
+        n_entries = X.nnz if hasattr(X, "nnz") else X.size
+        rate = f" in {seconds:.2f} s, {size / seconds / 1e6:.0f} MB/s" if size else ""
+        self._tell_size(path, X.shape, n_entries, rate, seconds_reading=seconds)
+        return X, y
+
+    def open(self, path: Path) -> Store:
+        """Open a store, and say how much is in it."""
+        store = open_store(path)
+        blocks = f", {store.n_bytes / MEGABYTE:,.0f} MB in {len(store):,} blocks"
+        self._tell_size(path, store.shape, store.n_entries, blocks, bytes=store.n_bytes)
+        return store
+
+    def _tell_size(
+        self, path: Path, shape: tuple[int, int], n_entries: int, more: str, **facts: Any
+    ) -> None:
+        rows, features = shape
+        self.facts |= {"data": str(path), "rows": rows, "features": features, "entries": n_entries}
+        self.facts |= facts
+        self.tell(f"{path}: {rows:,} rows, {features:,} features, {n_entries:,} entries{more}")
+
+
+def _number(path: Path) -> int | None:
+    """Return the number of what is there, which what is written in its place does not have."""
+    return path.stat().st_ino if path.exists() else None
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can say: NumPy's numbers become Python's, those not finite null."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _readable(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.2e}" if 0 < abs(value) < 0.01 else f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_readable(item)}" for name, item in value.items())
+    return str(value)

@@ -1,0 +1,221 @@
+"""Options that several commands have, and how the library's parameters are called here."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import numpy as np
+import typer
+
+from ..problems.losses import LOSSES
+from ..solvers.policy import SOLVERS
+from ..solvers.schedules import SCHEDULES
+from ..training.formulations import FORMULATIONS
+
+if TYPE_CHECKING:
+    from ..estimators import LinearSVC, LinearSVCCV
+
+__all__ = [
+    "ClassWeight",
+    "Data",
+    "Force",
+    "Json",
+    "Loss",
+    "MaxIter",
+    "ModelFormat",
+    "MultiClass",
+    "NJobs",
+    "NoIntercept",
+    "Quiet",
+    "Schedule",
+    "Seed",
+    "Solver",
+    "Tol",
+    "TrainJobs",
+    "ZeroBased",
+    "check_parameters",
+    "choice",
+    "first_column",
+    "in_options",
+    "one_of",
+    "parse_costs",
+    "positive",
+]
+
+
+def positive(param: typer.CallbackParam, value: Any) -> Any:
+    """Refuse a number that is not positive, or infinite."""
+    if value is not None and not 0 < value < math.inf:
+        raise typer.BadParameter(f"{param.opts[0]} must be a positive number, but is {value:g}.")
+    return value
+
+
+def one_of(*names: str) -> Callable[[typer.CallbackParam, Any], Any]:
+    """Return a callback that refuses other values."""
+
+    def check(param: typer.CallbackParam, value: Any) -> Any:
+        if value is not None and value not in names:
+            raise typer.BadParameter(
+                f"{param.opts[0]} must be {' or '.join(names)}, but is {value!r}."
+            )
+        return value
+
+    return check
+
+
+def choice(
+    metavar: str, names: Iterable[str], what: str, more: str = "", default: bool | str = True
+) -> Any:
+    """Return an option with one of several values, which its help lists."""
+    *others, last = names
+    return typer.Option(
+        callback=one_of(*others, last),
+        metavar=metavar,
+        help=f"{what}: {', '.join(others)} or {last}. {more}".strip(),
+        show_default=default,
+    )
+
+
+def not_zero(param: typer.CallbackParam, value: int) -> int:
+    """Refuse 0, of threads."""
+    if value == 0:
+        raise typer.BadParameter(f"{param.opts[0]} must not be 0; -1 is for all cores.")
+    return value
+
+
+# Options that several commands have.
+Json: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")
+]
+Data: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="DATA", help="Rows and labels: text, a store or .npz.")
+]
+Quiet: TypeAlias = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print neither progress nor result.")
+]
+Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
+NJobs: TypeAlias = Annotated[
+    int, typer.Option(callback=not_zero, help="Threads; -1 for all cores.")
+]
+ZeroBased: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(
+        "--zero-based/--one-based",
+        help="Whether the first column of text has index 0, or 1.",
+        show_default="0 if that occurs in the file",
+    ),
+]
+
+# Options of those that train.
+ModelFormat: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="npz (dualsweep's own, with the certificate) or liblinear (LIBLINEAR's text).",
+        show_default="liblinear if the model's name ends in .model, .liblinear or .txt",
+    ),
+]
+Loss: TypeAlias = Annotated[str, choice("LOSS", LOSSES, "Of the margin")]
+Tol: TypeAlias = Annotated[
+    float, typer.Option(callback=positive, help="Relative duality gap to prove.")
+]
+MaxIter: TypeAlias = Annotated[
+    int, typer.Option(min=0, help="Sweeps over the rows to give up after, per class.")
+]
+NoIntercept: TypeAlias = Annotated[bool, typer.Option("--no-intercept", help="Train no intercept.")]
+ClassWeight: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        callback=one_of("balanced"),
+        metavar="balanced",
+        help="balanced: rare classes weigh as much as others.",
+    ),
+]
+Schedule: TypeAlias = Annotated[
+    str,
+    choice("SCHEDULE", SCHEDULES, "Which rows a sweep visits", "All lead to the same optimum."),
+]
+MultiClass: TypeAlias = Annotated[
+    str,
+    choice(
+        "FORMULATION",
+        FORMULATIONS,
+        "For more than two classes",
+        "The last two have losses of their own and no use for --loss; on badly scaled data ovr is "
+        "faster.",
+    ),
+]
+Solver: TypeAlias = Annotated[
+    str,
+    choice("SOLVER", SOLVERS, "Sweeps of coordinate descent, Newton steps or both"),
+]
+TrainJobs: TypeAlias = Annotated[
+    int,
+    typer.Option(callback=not_zero, help="Threads to read, and to train; -1 for all cores."),
+]
+Seed: TypeAlias = Annotated[
+    int, typer.Option(min=0, max=2**32 - 1, help="Seeds whatever is random.")
+]
+
+# What the library calls parameters, and the command line options.
+OPTIONS = {
+    "C": "--cost",
+    "Cs": "--costs",
+    "cv": "--folds",
+    "n_splits": "--folds",
+    **{
+        name: f"--{name.replace('_', '-')}"
+        for name in (
+            *("loss", "multi_class", "solver", "schedule", "tol", "max_iter", "max_time"),
+            *("class_weight", "memory_limit", "n_jobs", "zero_based"),
+            *("scoring", "selection", "patience", "tol_search"),
+        )
+    },
+}
+
+
+def first_column(zero_based: bool | None) -> bool | str:
+    """Return what the library calls the option."""
+    return "auto" if zero_based is None else zero_based
+
+
+def check_parameters(model: LinearSVC | LinearSVCCV) -> None:
+    """Find out before anything is read that an option has a value it cannot have."""
+    try:
+        model._validate_params()
+    except ValueError as error:
+        raise typer.BadParameter(in_options(str(error))) from None
+
+
+def parse_costs(text: str) -> Any:
+    """Return how many values of C are asked for, or which."""
+    try:
+        if text.isdecimal():
+            values: Any = int(text)
+        else:
+            values = [float(item) for item in text.removesuffix(",").split(",")]
+        if all(0 < value < math.inf for value in np.atleast_1d(values)):
+            return values
+    except ValueError:
+        pass  # not a number
+    raise typer.BadParameter(
+        "--costs must be how many values of C to try, at least 1, or positive values with commas "
+        f"(0.1,1,10), but is {text}."
+    )
+
+
+def in_options(message: str) -> str:
+    """Let a message of the library speak of options, not of parameters."""
+    message = re.sub(
+        r"The '(\w+)' parameter of LinearSVC(?:CV)?", lambda m: OPTIONS.get(m[1], m[0]), message
+    )
+    for name, option in OPTIONS.items():
+        message = re.sub(rf"(?<![\w./-]){name}=[\"']?([\w.+-]+)[\"']?", rf"{option} \1", message)
+        if "_" in name or name in ("Cs", "tol"):  # others are words too
+            message = re.sub(rf"(?<![\w./-]){name}(?![\w/-]|\.\w)", option, message)
+    return message.replace("another name or force.", "another name or --force.")

@@ -1,0 +1,246 @@
+"""Stores to write, from arrays or svmlight text."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any
+from zlib import crc32
+
+import numpy as np
+import scipy.sparse as sp
+
+from ._checks import MOST_TEXT
+from ._npz import plain
+from ._store_format import ARRAYS, CRC, FORMAT, HEADER, VERSION, array_file, canonical
+from ._store_placing import new_store
+from ._store_reading import Store
+from .svmlight import iter_svmlight
+
+__all__ = ["Writer", "convert_svmlight", "write_store"]
+
+BLOCK_BYTES = 64 << 20
+
+
+def write_store(
+    path: str | Path, X: Any, y: Any, *, block_bytes: int = BLOCK_BYTES, force: bool = False
+) -> Store:
+    """Write rows and labels to a store.
+
+    Parameters
+    ----------
+    path : str or Path
+        The directory to write. It appears complete or not at all; if the process is killed, what
+        it has written is left beside it in ``.dualsweep.*.tmp`` and can be deleted.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Rows. float32 and float64 are kept, other numbers become float64.
+    y : array-like of shape (n_samples,)
+        Labels: numbers or text.
+    block_bytes : int, default=64 MiB
+        Size of a block. Only a single row can be larger.
+    force : bool, default=False
+        Whether to replace a store that exists. A directory that has anything else in it is not
+        replaced.
+
+    Returns
+    -------
+    Store
+        The store, opened.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from sklearn.datasets import load_iris
+    >>> from dualsweep.io import open_store, write_store
+    >>> X, y = load_iris(return_X_y=True)
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = write_store(Path(folder, "iris"), X, y, block_bytes=4000)
+    ...     store = open_store(Path(folder, "iris"))
+    ...     store.verify()
+    ...     sizes = [rows.shape[0] for rows, labels in store]
+    >>> store.shape, sizes
+    ((150, 4), [62, 62, 26])
+    """
+    X = sp.csr_array(X)
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    y = plain(np.asarray(y))
+    if y.shape != (X.shape[0],):
+        raise ValueError(f"X has {X.shape[0]} rows, but y has the shape {y.shape}.")
+    if len(y) == 0:
+        raise ValueError("X has no rows.")
+    with new_store(Path(path), force) as folder:
+        writer = Writer(folder, block_bytes)
+        writer.append(X.data, X.indices, X.indptr.astype(np.int64, copy=False), y)
+        store = writer.finish(X.shape[1], X.dtype)
+    store.path = Path(path)
+    return store
+
+
+def convert_svmlight(
+    file: str | Path,
+    path: str | Path,
+    *,
+    dtype: Any = np.float32,
+    zero_based: bool | str = "auto",
+    n_jobs: int | None = None,
+    block_bytes: int = BLOCK_BYTES,
+    force: bool = False,
+    watch: Callable[[int], None] | None = None,
+) -> Store:
+    """Write svmlight text to a store, in one pass and in memory for two blocks.
+
+    Parameters
+    ----------
+    file : str or Path
+        The text, plain or compressed.
+    path, block_bytes, force
+        See `write_store`.
+    dtype, zero_based, n_jobs, watch
+        See `load_svmlight`; values are float32 unless said otherwise.
+
+    Returns
+    -------
+    Store
+        The store, opened. Labels are integers if the text has no others.
+    """
+    with new_store(Path(path), force) as folder:
+        writer = Writer(folder, block_bytes)
+        base, highest, integers = int(not zero_based), -1, True
+        known = zero_based != "auto"
+        n_late = 0
+        for block in iter_svmlight(
+            file, dtype=dtype, zero_based=zero_based, n_jobs=n_jobs, watch=watch
+        ):
+            if len(block.data) and not known:
+                base, known = int(block.lowest > 0), True
+            elif zero_based == "auto" and base == 1 and block.lowest == 0:
+                # It counts from 0 after all. What is written is off by one, until the end.
+                writer.flush()
+                base, n_late = 0, writer.n_blocks
+            np.subtract(block.indices, base, out=block.indices)
+            if len(block.data):
+                highest = max(highest, block.highest - base)
+            integers = integers and _are_integers(block.labels)
+            writer.append(block.data, block.indices, block.indptr, block.labels)
+        writer.flush()
+        if writer.n_blocks == 0:
+            raise ValueError(f"{file} has no rows.")
+        for b in range(n_late):
+            writer.change(b, "indices", lambda indices: indices + 1)
+        if integers:
+            for b in range(writer.n_blocks):
+                writer.change(b, "y", lambda y: y.astype(np.int64))
+        store = writer.finish(highest + 1, dtype)
+    store.path = Path(path)
+    return store
+
+
+def _are_integers(labels: Any) -> bool:
+    with np.errstate(invalid="ignore"):
+        return bool((labels.astype(np.int64) == labels).all())
+
+
+class Writer:
+    """Cuts rows into blocks and writes them."""
+
+    def __init__(self, folder: Path, block_bytes: int) -> None:
+        if block_bytes < 1:
+            raise ValueError(f"block_bytes is {block_bytes}, but has to be positive.")
+        self.folder = folder
+        self.block_bytes = self.room = block_bytes
+        self.pending: list[tuple[Any, ...]] = []
+        self.blocks: list[dict[str, Any]] = []
+
+    @property
+    def n_blocks(self) -> int:
+        return len(self.blocks)
+
+    def append(self, data: Any, indices: Any, indptr: Any, y: Any) -> None:
+        """Add rows; `indptr` starts at 0."""
+        per_entry, per_row = data.itemsize + indices.itemsize, indptr.itemsize + y.itemsize
+        sizes = indptr * per_entry + np.arange(len(indptr)) * per_row  # of the rows before each
+        row, end = 0, len(y)
+        while row < end:
+            stop = int(np.searchsorted(sizes, sizes[row] + self.room, side="right")) - 1
+            if stop <= row and self.pending:
+                self.flush()
+                continue
+            stop = max(stop, row + 1)
+            a, b = indptr[row], indptr[stop]
+            part = data[a:b], indices[a:b], indptr[row : stop + 1] - a, y[row:stop]
+            self.pending.append(tuple(array.copy() for array in part))
+            self.room -= sizes[stop] - sizes[row]
+            row = stop
+
+    def flush(self) -> None:
+        """Write the rows at hand as a block."""
+        if not self.pending:
+            return
+        parts = dict(zip(ARRAYS, zip(*self.pending, strict=True), strict=True))
+        self.pending, self.room = [], self.block_bytes
+        sizes = {"rows": sum(map(len, parts["y"])), "entries": sum(map(len, parts["data"]))}
+        self.blocks.append(sizes)
+        for name in ARRAYS:  # one after the other, so that only one is in memory twice
+            join = _chain_pointers if name == "indptr" else np.concatenate
+            self._save(len(self.blocks) - 1, name, join(parts.pop(name)))
+
+    def change(self, b: int, name: str, change: Callable[[Any], Any]) -> None:
+        """Replace an array of a block that has been written."""
+        self._save(b, name, change(np.load(array_file(self.folder, b, name), allow_pickle=False)))
+
+    def _save(self, b: int, name: str, array: Any) -> None:
+        with array_file(self.folder, b, name).open("wb") as file:
+            summed = _Summed(file)
+            np.lib.format.write_array(summed, array, allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        self.blocks[b][name] = {"bytes": summed.size, "crc32": summed.crc}
+
+    def finish(self, n_features: int, dtype: Any) -> Store:
+        """Write the rest and the header, which makes a store of the directory, and open it."""
+        self.flush()
+        header = {
+            "format": FORMAT,
+            "version": VERSION,
+            "shape": [sum(block["rows"] for block in self.blocks), n_features],
+            "dtype": np.dtype(dtype).name,
+            "blocks": self.blocks,
+        }
+        text = json.dumps(header | {CRC: crc32(canonical(header))}, indent=1)
+        if len(text) > MOST_TEXT:
+            raise ValueError(
+                f"{len(self.blocks):,} blocks are too many for a store; raise block_bytes "
+                f"({self.block_bytes:,})."
+            )
+        with (self.folder / HEADER).open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        return Store(self.folder)
+
+
+class _Summed:
+    """A file to write to, and the size and checksum of what was written."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        self.size = self.crc = 0
+
+    def write(self, content: bytes) -> int:
+        self.size += len(content)
+        self.crc = crc32(content, self.crc)
+        return self.file.write(content)
+
+
+def _chain_pointers(pointers: Sequence[Any]) -> Any:
+    """Join pointers that each start at 0."""
+    starts = np.cumsum([0, *(pointer[-1] for pointer in pointers)])
+    parts = [pointer[1:] + start for pointer, start in zip(pointers, starts, strict=False)]
+    return np.concatenate([np.zeros(1, np.int64), *parts])

@@ -1,0 +1,337 @@
+"""Dual variables of many classes: a dense matrix, or only the nonzero ones of each row.
+
+A Crammer-Singer row has nonzero dual variables for the few classes it is confused with, so most of
+a dense matrix would be zeros (Keerthi et al. 2008, section 2): it is kept as `Slots`. Those of
+Weston-Watkins, many of which are at their upper bound, are a dense matrix. Kernels read and write a
+row through the functions below, whichever of the two it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._jit import generic, implements, jit_inline, jit_sums, prefetch
+
+__all__ = [
+    "Slots",
+    "SlottedDuals",
+    "inner_duals",
+    "load_duals",
+    "movable_duals",
+    "prefetch_duals",
+    "store_duals",
+]
+
+FIRST_SLOTS = 8
+
+# A block step of Crammer-Singer sets at most this many dual variables of a row, enough to converge
+# in as many sweeps as without a limit (1,000 classes): at the first visit of a row all classes
+# violate alike, and would all get a share.
+MOST_SLOTS = 64
+PREFETCH_DUALS = 32  # of a dense row, how many to ask for ahead
+LOWEST = float(np.finfo(np.float64).min)  # above what marks a class as found
+RAISES = 10  # attempts to find the most violating classes by raising a threshold
+
+
+class Slots(NamedTuple):
+    """Up to ``values.shape[1]`` nonzero dual variables per row."""
+
+    classes: Any  # int32
+    values: Any  # float64
+    counts: Any  # int32, how many of a row's slots are used
+
+
+class SlottedDuals:
+    """Slots that can be widened when some row needs more of them."""
+
+    def __init__(self, n_rows: int, n_classes: int) -> None:
+        self.n_classes = n_classes
+        self.slots = _slots(n_rows, min(FIRST_SLOTS, n_classes))
+
+    def __copy__(self) -> SlottedDuals:
+        twin = object.__new__(SlottedDuals)
+        twin.n_classes = self.n_classes
+        twin.slots = Slots(*(array.copy() for array in self.slots))
+        return twin
+
+    def __imul__(self, factor: float) -> SlottedDuals:
+        self.slots.values[...] *= factor
+        return self
+
+    def widen(self) -> None:
+        """Double the slots of every row."""
+        old = self.slots
+        n_rows, width = old.values.shape
+        self.slots = _slots(n_rows, min(2 * width, self.n_classes))
+        self.slots.classes[:, :width] = old.classes
+        self.slots.values[:, :width] = old.values
+        self.slots.counts[:] = old.counts
+
+    def fill(self, rows: Any, classes: Any, values: Any) -> None:
+        """Set the given values, each row and class at most once; all rows are empty before."""
+        counts = np.bincount(rows, minlength=len(self.slots.counts))
+        while counts.max(initial=0) > self.slots.values.shape[1]:
+            self.widen()
+        order = np.argsort(rows, kind="stable")
+        starts = np.cumsum(counts) - counts
+        slot = np.arange(len(rows)) - starts[rows[order]]
+        self.slots.classes[rows[order], slot] = classes[order]
+        self.slots.values[rows[order], slot] = values[order]
+        self.slots.counts[:] = counts
+
+    def nonzero(self) -> tuple[Any, Any, Any]:
+        """Return rows, classes and values of the nonzero dual variables."""
+        classes, values, counts = self.slots
+        used = np.arange(values.shape[1]) < counts[:, None]
+        rows = np.repeat(np.arange(len(counts)), counts)
+        return rows, classes[used], values[used]
+
+
+def _slots(n_rows: int, width: int) -> Slots:
+    shape = (n_rows, width)
+    return Slots(np.zeros(shape, np.int32), np.zeros(shape), np.zeros(n_rows, np.int32))
+
+
+@generic
+def load_duals(beta: Any, i: int, out: Any) -> Any:
+    """Fill `out` with the dual variables of row i, one per class."""
+
+
+@generic
+def prefetch_duals(beta: Any, i: int) -> Any:
+    """Ask for the dual variables of row i."""
+
+
+@generic
+def store_duals(beta: Any, i: int, classes: Any, values: Any, n: int) -> Any:
+    """Set n dual variables of row i; return false, having done nothing, if they do not fit.
+
+    With slots, all others become 0.
+    """
+
+
+@generic
+def inner_duals(beta: Any, i: int, upper: float, classes: Any, b: Any) -> Any:
+    """Fill `classes` and `b` with the dual variables of row i inside their bounds; return how many.
+
+    With slots, those are the nonzero ones.
+    """
+
+
+@generic
+def movable_duals(
+    beta: Any,
+    i: int,
+    upper: float,
+    label: int,
+    violations: Any,
+    above: float,
+    classes: Any,
+    t: Any,
+    b: Any,
+) -> Any:
+    """Fill `classes`, `t` and `b` with the dual variables of row i that a block step may move.
+
+    With slots, those are the nonzero ones and that of the most violating class (Keerthi et al.
+    2008, section 2), and, if `above` is finite, of the classes with a violation t above it as long
+    as there are fewer than `MOST_SLOTS`. Dense, those are the ones inside their bounds or at a
+    bound that t points away from, or, if `above` is finite, all.
+
+    Returns how many, the row's share of the duality gap, the largest t among those left out at 0
+    and the smallest among those left out at `upper`. ``violations[label]`` is 0.
+    """
+
+
+@jit_sums
+def _share(t: Any, b: Any, upper: float) -> float:
+    """Return ``sum(upper * max(t, 0) - b * t)``."""
+    share = 0.0
+    for m in range(t.shape[0]):
+        share += upper * max(t[m], 0.0) - b[m] * t[m]
+    return share
+
+
+@jit_sums
+def _count(t: Any, threshold: float) -> int:
+    """Count the t at or above the threshold."""
+    n = 0
+    for m in range(t.shape[0]):
+        n += 1 if t[m] >= threshold else 0
+    return n
+
+
+@jit_sums
+def _largest(t: Any) -> float:
+    """Return the largest t."""
+    largest = t[0]
+    for m in range(1, t.shape[0]):
+        largest = max(largest, t[m])
+    return largest
+
+
+@jit_inline
+def _take(m: int, n: int, violations: Any, classes: Any, t: Any, b: Any) -> int:
+    """Add class m, whose dual variable is 0, to the n there are; return their new number."""
+    classes[n] = m
+    t[n] = violations[m]
+    b[n] = 0.0
+    violations[m] = -np.inf
+    return n + 1
+
+
+def _is_slots(beta: Any) -> bool:
+    """Tell whether a numba type is that of `Slots`."""
+    return getattr(beta, "instance_class", None) is Slots
+
+
+@implements(load_duals)
+def _load_duals(beta: Any, i: Any, out: Any) -> Any:
+    def load_dense(beta, i, out):  # type: ignore[no-untyped-def]
+        for m in range(out.shape[0]):
+            out[m] = beta[i, m]
+
+    def load_slots(beta, i, out):  # type: ignore[no-untyped-def]
+        for m in range(out.shape[0]):
+            out[m] = 0.0
+        for s in range(beta.counts[i]):
+            out[beta.classes[i, s]] = beta.values[i, s]
+
+    return load_slots if _is_slots(beta) else load_dense
+
+
+@implements(prefetch_duals)
+def _prefetch_duals(beta: Any, i: Any) -> Any:
+    def prefetch_dense(beta, i):  # type: ignore[no-untyped-def]
+        k = beta.shape[1]
+        flat = beta.reshape(-1)
+        for m in range(i * k, i * k + min(k, PREFETCH_DUALS), 8):
+            prefetch(flat, m)
+
+    def prefetch_slots(beta, i):  # type: ignore[no-untyped-def]
+        start = i * beta.values.shape[1]
+        prefetch(beta.counts, i)
+        prefetch(beta.classes.reshape(-1), start)
+        prefetch(beta.values.reshape(-1), start)
+
+    return prefetch_slots if _is_slots(beta) else prefetch_dense
+
+
+@implements(store_duals)
+def _store_duals(beta: Any, i: Any, classes: Any, values: Any, n: Any) -> Any:
+    def store_dense(beta, i, classes, values, n):  # type: ignore[no-untyped-def]
+        for c in range(n):
+            beta[i, classes[c]] = values[c]
+        return True
+
+    def store_slots(beta, i, classes, values, n):  # type: ignore[no-untyped-def]
+        needed = 0
+        for c in range(n):
+            needed += 1 if values[c] != 0.0 else 0
+        if needed > beta.values.shape[1]:
+            return False
+        s = 0
+        for c in range(n):
+            if values[c] != 0.0:
+                beta.classes[i, s] = classes[c]
+                beta.values[i, s] = values[c]
+                s += 1
+        beta.counts[i] = s
+        return True
+
+    return store_slots if _is_slots(beta) else store_dense
+
+
+@implements(inner_duals)
+def _inner_duals(beta: Any, i: Any, upper: Any, classes: Any, b: Any) -> Any:
+    def inner_dense(beta, i, upper, classes, b):  # type: ignore[no-untyped-def]
+        n = 0
+        for m in range(beta.shape[1]):
+            if 0.0 < beta[i, m] < upper:
+                classes[n] = m
+                b[n] = beta[i, m]
+                n += 1
+        return n
+
+    def inner_slots(beta, i, upper, classes, b):  # type: ignore[no-untyped-def]
+        n = beta.counts[i]
+        for c in range(n):
+            classes[c] = beta.classes[i, c]
+            b[c] = beta.values[i, c]
+        return n
+
+    return inner_slots if _is_slots(beta) else inner_dense
+
+
+@implements(movable_duals)
+def _movable_duals(
+    beta: Any,
+    i: Any,
+    upper: Any,
+    label: Any,
+    violations: Any,
+    above: Any,
+    classes: Any,
+    t: Any,
+    b: Any,
+) -> Any:
+    def movable_dense(  # type: ignore[no-untyped-def]
+        beta, i, upper, label, violations, above, classes, t, b
+    ):
+        row = beta[i]
+        share = _share(violations, row, upper)
+        n = 0
+        least, most = -np.inf, np.inf
+        for m in range(violations.shape[0]):
+            tm, bm = violations[m], row[m]
+            at_zero = (bm == 0.0) & (tm <= 0.0) & (m != label)
+            at_upper = (bm == upper) & (tm >= 0.0)
+            least = max(least, tm if at_zero else -np.inf)
+            most = min(most, tm if at_upper else np.inf)
+            classes[n] = m
+            t[n] = tm
+            b[n] = bm
+            n += ((above < np.inf) | (not (at_zero | at_upper))) & (m != label)
+        return n, max(share, 0.0), least, most
+
+    def movable_slots(  # type: ignore[no-untyped-def]
+        beta, i, upper, label, violations, above, classes, t, b
+    ):
+        k = violations.shape[0]
+        n = np.int64(beta.counts[i])
+        product, largest = 0.0, 0.0
+        for c in range(n):
+            classes[c] = beta.classes[i, c]
+            t[c] = violations[classes[c]]
+            b[c] = beta.values[i, c]
+            product += b[c] * t[c]
+            largest = max(largest, t[c])
+            violations[classes[c]] = -np.inf  # found, until the end
+        violations[label] = -np.inf
+        worst = _largest(violations)
+        share = upper * max(worst, largest) - product
+        if worst > largest:
+            m = 0
+            while m < k and violations[m] != worst:
+                m += 1
+            if m < k:  # not so among NaN
+                n = _take(m, n, violations, classes, t, b)
+        if above < np.inf:
+            threshold = max(above, LOWEST)
+            for _ in range(RAISES):
+                if _count(violations, threshold) <= MOST_SLOTS - n:
+                    break
+                threshold += 0.5 * (worst - threshold)
+            m = (i * MOST_SLOTS) % k  # where many are equal, other classes for every row
+            for _ in range(k):
+                if violations[m] >= threshold and n < MOST_SLOTS:
+                    n = _take(m, n, violations, classes, t, b)
+                m = m + 1 if m + 1 < k else 0
+        left_out = _largest(violations) if n < MOST_SLOTS else -np.inf
+        for c in range(n):
+            violations[classes[c]] = t[c]
+        violations[label] = 0.0
+        return n, max(share, 0.0), left_out, np.inf
+
+    return movable_slots if _is_slots(beta) else movable_dense

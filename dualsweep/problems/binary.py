@@ -1,0 +1,194 @@
+"""Problems of two classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..kernels.binary import sweep
+from ..kernels.certificate import N_TOTALS, certify_rows
+from ..kernels.loss import Loss, bounds, sum_losses
+from ..rows.passes import Passes
+from .result import Known, Result
+from .scaling import best_multiple, snapped
+
+__all__ = ["BinaryProblem"]
+
+
+@dataclass(frozen=True)
+class BinaryProblem:
+    """A binary problem; see `dualsweep.kernels.loss` for the primal and the dual it stands for.
+
+    Rows with cost 0 are not part of the problem.
+    """
+
+    passes: Passes
+    sqnorm: Any  # squared norms of the rows, the bias included
+    y: Any  # -1.0 or +1.0
+    cost: Any  # C_i = C * sample weight * class weight
+    loss: Loss
+    target: Any = 1.0  # of the margin, for all rows or for each
+
+    @property
+    def n_rows(self) -> int:
+        """Rows, with and without a cost."""
+        return len(self.y)
+
+    @property
+    def weights_shape(self) -> tuple[int, ...]:
+        """Shape of w: the features and the bias."""
+        return (self.passes.n_weights,)
+
+    @property
+    def candidates(self) -> Any:
+        """Numbers of the rows that are part of the problem."""
+        return np.flatnonzero(self.cost > 0)
+
+    @property
+    def primal_at_zero(self) -> float:
+        """Objective of w = 0, where every loss is 1 whatever the data."""
+        return float(self.cost.sum())
+
+    def with_costs(self, cost: Any) -> BinaryProblem:
+        """Return the same problem with other costs."""
+        return replace(self, cost=cost)
+
+    def zero_alpha(self) -> Any:
+        """Return dual variables to start from."""
+        return np.zeros(self.n_rows)
+
+    def slack_at_zero(self) -> Any:
+        """Return what a certificate of w = 0 sees of each row with a cost."""
+        return self._targets(self.candidates)
+
+    def duals_of(self, alpha: Any, members: Any) -> Any:
+        """Return the dual variables of the rows `members`."""
+        return alpha[members]
+
+    def alpha_of(self, members: Any, values: Any) -> Any:
+        """Return dual variables with the given values for the rows `members`, the rest 0."""
+        alpha = self.zero_alpha()
+        alpha[members] = values
+        return alpha
+
+    def sweep(
+        self,
+        shrunk: bool,
+        order: Any,
+        alpha: Any,
+        w: Any,
+        grads: Any,
+        gains: Any,
+        shares: Any,
+    ) -> float:
+        """Visit the rows of `order`; see `dualsweep.kernels.binary.sweep`.
+
+        `shrunk` means nothing here: a row has a single dual variable.
+        """
+        return sweep(
+            rows=self.passes.rows,
+            sqnorm=self.sqnorm,
+            y=self.y,
+            target=self.target,
+            cost=self.cost,
+            loss=self.loss,
+            order=order,
+            alpha=alpha,
+            w=w,
+            grads=grads,
+            gains=gains,
+            shares=shares,
+        )
+
+    def fill_weights(self, members: Any, alpha: Any, w: Any) -> None:
+        """Overwrite w with the weights of `alpha`, which is 0 on all rows but `members`."""
+
+        def coef(chunk: slice) -> Any:
+            return alpha[members[chunk]] * self.y[members[chunk]]
+
+        w[:] = 0.0
+        self.passes.add_weighted(members, coef, w)
+
+    def margin_length(self, size: float) -> float:
+        """Return how much a slack changes along a unit row at most, for weights of size |w|^2."""
+        return float(np.sqrt(size))
+
+    def totals(self, members: Any, alpha: Any, w: Any, length: float, slack: Any) -> Any:
+        """Return what a certificate adds up over `members`; fill in their slacks."""
+
+        def look(chunk: slice, scores: Any, totals: Any) -> None:
+            certify_rows(
+                scores=scores,
+                members=members[chunk],
+                y=self.y,
+                target=self.target,
+                cost=self.cost,
+                sqnorm=self.sqnorm,
+                alpha=alpha,
+                loss=self.loss,
+                length=length,
+                slack=slack[chunk],
+                totals=totals,
+            )
+
+        return self.passes.scan(members, w, look, N_TOTALS)
+
+    def settled(self, members: Any, alpha: Any, slack: Any, radius: float) -> Any:
+        """Tell which of `members` are at a bound where the optimum has them.
+
+        The optimum is at most `radius` from w, so its slack differs by at most that times
+        ``|x_i|``. A row whose slack is thereby known to be negative has alpha at its lower bound,
+        one whose slack is positive at its upper bound if it has one.
+        """
+        reach = radius * np.sqrt(self.sqnorm[members])
+        lower, upper, _ = bounds(self.loss, self.cost[members])
+        at_lower = (slack < -reach) & (alpha[members] == lower)
+        at_upper = (slack > reach) & (alpha[members] == upper)
+        return at_lower | at_upper
+
+    def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
+        """Return the s in [0, 1] for which the gap of ``s * alpha`` is smallest.
+
+        With w times s goes the margin times s, and the gap is convex in s.
+        """
+        a, cost = alpha[members], self.cost[members]
+        target = self._targets(members)
+        _, _, diag = bounds(self.loss, cost)
+        size, total = float(w @ w), float((target * a).sum())
+        curvature = size + 0.5 * float((diag * a) @ a)
+
+        def gap(s: float) -> float:
+            losses = sum_losses(target - s * (target - slack), cost, self.loss)
+            return float(losses + s * s * curvature - s * total)
+
+        from scipy.optimize import minimize_scalar  # takes a while, and few runs need it
+
+        found = minimize_scalar(gap, bounds=(0.0, 1.0), method="bounded")
+        return float(found.x) if found.fun < 0.99 * gap(1.0) else 1.0
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def rescaled(self, before: BinaryProblem, result: Result) -> tuple[Any, Known | None]:
+        """Return the best feasible multiple of a solution of `before`, with other costs.
+
+        With s * alpha the dual objective is ``s t.alpha - s^2/2 (|w|^2 + sum_i D_i alpha_i^2)``, t
+        the targets, and the slacks become ``t - s (t - slack)``. See `dualsweep.solvers.path`.
+        """
+        members = self.candidates
+        cost, a, target = self.cost[members], result.alpha[members], self._targets(members)
+        _, upper, diag = bounds(self.loss, cost)
+        total, size = float((target * a).sum()), float(result.w @ result.w)
+        curvature = size + float((diag * a) @ a)
+        s = best_multiple(total, curvature, upper[a > 0] / a[a > 0])
+        alpha = np.zeros_like(result.alpha)
+        alpha[members] = snapped(s * a, upper)
+        if not np.array_equal(self.cost > 0, before.cost > 0):
+            return alpha, None
+        slack = target - s * (target - result.slack)
+        primal = 0.5 * s * s * size + sum_losses(slack, cost, self.loss)
+        dual = s * total - 0.5 * s * s * curvature
+        return alpha, Known(s * result.w, primal, max(primal - dual, 0.0))
+
+    def _targets(self, members: Any) -> Any:
+        return np.broadcast_to(self.target, self.n_rows)[members]

@@ -1,0 +1,196 @@
+"""Problems of many classes at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..kernels.certificate import N_TOTALS
+from ..kernels.duals import SlottedDuals
+from ..kernels.multiclass import certify_rows_multiclass, signed_duals, sweep_multiclass
+from ..rows.passes import Passes
+from .result import Known, Result
+from .scaling import best_multiple, snapped
+
+__all__ = ["MulticlassProblem"]
+
+
+@dataclass(frozen=True)
+class MulticlassProblem:
+    """A Crammer-Singer or Weston-Watkins problem; see `dualsweep.kernels.multiclass`.
+
+    Rows with cost 0 are not part of the problem.
+    """
+
+    passes: Passes
+    sqnorm: Any
+    y: Any  # number of the class, int64
+    cost: Any
+    joint: bool  # Crammer-Singer; else Weston-Watkins
+    n_classes: int
+
+    @property
+    def n_rows(self) -> int:
+        """Rows, with and without a cost."""
+        return len(self.y)
+
+    @property
+    def weights_shape(self) -> tuple[int, ...]:
+        """Shape of W: features and bias, classes."""
+        return (self.passes.n_weights, self.n_classes)
+
+    @property
+    def candidates(self) -> Any:
+        """Numbers of the rows that are part of the problem."""
+        return np.flatnonzero(self.cost > 0)
+
+    @property
+    def primal_at_zero(self) -> float:
+        """Objective of W = 0, where a row loses 1, or 1 per other class."""
+        return float(self.cost.sum()) * (1 if self.joint else self.n_classes - 1)
+
+    def with_costs(self, cost: Any) -> MulticlassProblem:
+        """Return the same problem with other costs."""
+        return replace(self, cost=cost)
+
+    def zero_alpha(self) -> Any:
+        """Return dual variables to start from: dense, or slots where most would stay 0."""
+        if self.joint:
+            return SlottedDuals(self.n_rows, self.n_classes)
+        return np.zeros((self.n_rows, self.n_classes))
+
+    def slack_at_zero(self) -> Any:
+        """Return how firm a certificate of W = 0 finds each row with a cost: not at all."""
+        return np.zeros(len(self.candidates))
+
+    def alpha_from(self, rows: Any, classes: Any, values: Any) -> Any:
+        """Return dual variables with the given values, the rest 0."""
+        alpha = self.zero_alpha()
+        if isinstance(alpha, SlottedDuals):
+            alpha.fill(rows, classes, values)
+        else:
+            alpha[rows, classes] = values
+        return alpha
+
+    def nonzero(self, alpha: Any) -> tuple[Any, Any, Any]:
+        """Return rows, classes and values of the nonzero dual variables."""
+        if isinstance(alpha, SlottedDuals):
+            return alpha.nonzero()
+        rows, classes = np.nonzero(alpha)
+        return rows, classes, alpha[rows, classes]
+
+    def duals_of(self, alpha: Any, members: Any) -> Any:
+        """Return the dual variables of the rows `members`, one column per class."""
+        rows, classes, values = self.nonzero(alpha)
+        dense = np.zeros((self.n_rows, self.n_classes))
+        dense[rows, classes] = values
+        return dense[members]
+
+    def alpha_of(self, members: Any, values: Any) -> Any:
+        """Return dual variables with the given values for the rows `members`, the rest 0."""
+        rows, classes = np.nonzero(values)
+        return self.alpha_from(members[rows], classes, values[rows, classes])
+
+    def sweep(
+        self,
+        shrunk: bool,
+        order: Any,
+        alpha: Any,
+        w: Any,
+        grads: Any,
+        gains: Any,
+        shares: Any,
+    ) -> float:
+        """Visit the rows of `order`; see `dualsweep.kernels.multiclass.sweep_multiclass`."""
+        scratch, classes = np.empty((6, self.n_classes)), np.empty(self.n_classes, np.int64)
+        gain, start = 0.0, 0
+        while True:
+            part, done = sweep_multiclass(
+                rows=self.passes.rows,
+                sqnorm=self.sqnorm,
+                y=self.y,
+                cost=self.cost,
+                joint=self.joint,
+                shrunk=shrunk,
+                order=order[start:],
+                beta=_arrays(alpha),
+                W=w,
+                grads=grads[start:],
+                gains=gains[start:],
+                shares=shares,
+                scratch=scratch,
+                classes=classes,
+            )
+            gain += part
+            start += done
+            if start == len(order):
+                return gain
+            alpha.widen()
+
+    def fill_weights(self, members: Any, alpha: Any, w: Any) -> None:
+        """Overwrite w with the weights of `alpha`, which is 0 on all rows but `members`."""
+
+        def coef(chunk: slice) -> Any:
+            out = np.empty((chunk.stop - chunk.start, self.n_classes))
+            signed_duals(_arrays(alpha), members[chunk], self.y, out)
+            return out
+
+        w[:] = 0.0
+        self.passes.add_weighted(members, coef, w)
+
+    def margin_length(self, size: float) -> float:
+        """Return how much a slack changes along a unit row at most, for weights of size |W|^2."""
+        return float(np.sqrt(2.0 * size))
+
+    def totals(self, members: Any, alpha: Any, w: Any, length: float, slack: Any) -> Any:
+        """Return what a certificate adds up over `members`; fill in how firm they are."""
+        beta = _arrays(alpha)
+
+        def look(chunk: slice, scores: Any, totals: Any) -> None:
+            certify_rows_multiclass(
+                scores=scores,
+                members=members[chunk],
+                y=self.y,
+                cost=self.cost,
+                sqnorm=self.sqnorm,
+                beta=beta,
+                joint=self.joint,
+                length=length,
+                firm=slack[chunk],
+                totals=totals,
+                b=np.empty(self.n_classes),
+            )
+
+        return self.passes.scan(members, w, look, N_TOTALS)
+
+    def settled(self, members: Any, alpha: Any, slack: Any, radius: float) -> Any:
+        """Tell which of `members` have the dual variables of the optimum, as in `BinaryProblem`.
+
+        The difference of two scores differs by at most ``sqrt(2) radius |x_i|``.
+        """
+        return slack > np.sqrt(2.0) * radius * np.sqrt(self.sqnorm[members])
+
+    def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
+        """Return 1: the scores it would take are not kept."""
+        return 1.0
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def rescaled(self, before: MulticlassProblem, result: Result) -> tuple[Any, Known | None]:
+        """Return the best feasible multiple of a solution for other costs, as in `BinaryProblem`.
+
+        Its certificate is not known: the scores it would take are not kept.
+        """
+        rows, classes, values = self.nonzero(result.alpha)
+        cost, size = self.cost[rows], float(np.vdot(result.w, result.w))
+        used = np.bincount(rows, values)[rows] if self.joint else values
+        s = best_multiple(float(values.sum()), size, cost / used)
+        values = snapped(s * values, cost)
+        if self.joint:  # the sum of a row may exceed its bound by rounding
+            values *= np.minimum(cost / np.maximum(np.bincount(rows, values)[rows], cost), 1.0)
+        return self.alpha_from(rows, classes, values), None
+
+
+def _arrays(alpha: Any) -> Any:
+    return alpha.slots if isinstance(alpha, SlottedDuals) else alpha

@@ -1,0 +1,74 @@
+"""What is known of a solution, on the way and at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["HISTORY_DTYPE", "Known", "Progress", "Result", "relative"]
+
+HISTORY_DTYPE = np.dtype(
+    [
+        ("problem", np.int64),  # which of several problems: the class in one-versus-rest, else 0
+        ("time", np.float64),  # seconds since the solver started
+        ("epoch", np.int64),  # sweeps and Newton steps done
+        ("primal", np.float64),
+        ("dual", np.float64),
+        ("gap", np.float64),
+        ("active", np.int64),  # rows whose dual variables are not yet proven optimal
+    ]
+)
+
+
+class Known(NamedTuple):
+    """What is known of a dual point, but for rounding, without reading X."""
+
+    w: Any
+    primal: float
+    gap: float
+
+
+class Progress(NamedTuple):
+    """What a run can tell after each sweep or Newton step."""
+
+    epoch: int
+    relative_gap: float  # an estimate between certificates
+    active: int  # rows whose dual variables are not yet proven optimal
+    w: Any  # the weights as they are: look, do not touch
+
+
+@dataclass
+class Result:
+    """A dual point, its weights, and how good they are.
+
+    ``primal - dual = gap >= 0`` holds for this very `w`, which was recomputed from `alpha`.
+    """
+
+    w: Any
+    alpha: Any
+    slack: Any  # what the certificate saw of each row with a cost; None if it is not kept
+    primal: float
+    gap: float
+    converged: bool
+    n_iter: int  # sweeps and Newton steps
+    n_newton: int  # Newton steps among them
+    history: Any
+
+    @property
+    def dual(self) -> float:
+        """Dual objective, a proven lower bound on the optimum."""
+        return self.primal - self.gap
+
+    @property
+    def relative_gap(self) -> float:
+        """Gap relative to the primal objective."""
+        return relative(self.gap, self.primal)
+
+
+def relative(gap: float, primal: float) -> float:
+    """Return the gap relative to the primal; of no gap 0, of no primal infinity."""
+    if gap <= 0.0:
+        return 0.0
+    return gap / primal if primal > 0.0 else np.inf

@@ -1,0 +1,312 @@
+"""Passes over the rows: all that methods which look at many rows at once may do with them.
+
+A pass adds up parts of the rows in a fixed order, whoever works on them, so that the number of
+threads changes nothing. It knows neither labels nor losses: callers turn responses of the rows into
+what they need, a part or a chunk of them at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from .._jit import jit
+from .._threads import Workers
+from .functions import (
+    row_add_few,
+    row_axpy,
+    row_dot,
+    row_entries,
+    row_outer,
+    row_scores,
+    row_sqnorm,
+)
+from .layouts import Rows, n_rows, n_stored
+
+__all__ = ["Passes"]
+
+# Passes are cut into so many parts from so many rows on.
+PARTS, PARTS_FROM = 4, 20_000
+
+# Each part of a weighted sum has weights of its own to add to, which have to be filled with zeros
+# and added up. There are as many parts as have so many entries per weight, or one.
+ENTRIES_PER_WEIGHT = 4
+
+# Numbers that a chunk has at most: responses, or the factors of a Gram matrix of many classes.
+CHUNK = 1 << 16
+
+# Entries of rows that are used twice in a row, once for their responses and once for their sum.
+CHUNK_ENTRIES = 200_000
+
+# Products of two entries computed between two looks at the clock: some 0.1 s.
+PAIRS_PER_CALL = 100_000_000
+
+
+class Passes:
+    """Passes over rows in memory.
+
+    Parameters
+    ----------
+    rows : CSRRows or DenseRows
+        The rows.
+    workers : Workers
+        Threads that share a pass.
+
+    Notes
+    -----
+    `members` are numbers of rows throughout. Weights and responses of many classes have a column
+    per class.
+    """
+
+    def __init__(self, rows: Rows, workers: Workers) -> None:
+        self.rows, self.workers = rows, workers
+        self.n_rows, self.n_stored = n_rows(rows), n_stored(rows)
+        self.n_weights = rows.n_features + 1
+        self.per_row = self.n_stored / max(self.n_rows, 1) + 1  # entries, the bias included
+
+    def sum(self, function: Callable[[slice], Any], n: int, most_parts: int = PARTS) -> Any:
+        """Return the sum of the arrays that `function` returns for the parts of n members."""
+        parts = self.workers.map(function, _parts(n, most_parts))
+        total = parts[0]
+        for part in parts[1:]:
+            total += part
+        return total
+
+    def sqnorms(self) -> Any:
+        """Return the squared norm of every row, the bias included."""
+        out = np.empty(self.n_rows)
+        self.workers.map(lambda part: _sqnorms(self.rows, part.start, out[part]), _parts(len(out)))
+        return out
+
+    def responses(self, members: Any, W: Any) -> Any:
+        """Return ``X[members] @ W``, the bias included."""
+        out = np.empty((len(members), *W.shape[1:]))
+        respond = _respond if W.ndim == 1 else _respond_many
+        self.workers.map(
+            lambda part: respond(self.rows, members[part], W, out[part]), _parts(len(members))
+        )
+        return out
+
+    def scan(
+        self, members: Any, W: Any, look: Callable[[slice, Any, Any], None], n_totals: int
+    ) -> Any:
+        """Let `look` see the responses to W a chunk at a time, and return what it adds up.
+
+        It is called with which of the members they are, their responses, which are its own to
+        change, and totals to add to, in order.
+        """
+        respond = _respond if W.ndim == 1 else _respond_many
+
+        def part(part: slice) -> Any:
+            totals = np.zeros(n_totals)
+            for chunk in _chunks(part, CHUNK / max(W.shape[1:], default=1)):
+                out = np.empty((chunk.stop - chunk.start, *W.shape[1:]))
+                respond(self.rows, members[chunk], W, out)
+                look(chunk, out, totals)
+            return totals
+
+        return self.sum(part, len(members))
+
+    def add_weighted(self, members: Any, coef: Any, out: Any) -> None:
+        """Add ``sum_i coef_i x_i`` to the weights `out`.
+
+        `coef` is an array with a row for each of the members, or a function that returns those
+        rows of it that it is told.
+        """
+        n_classes = max(out.shape[1:], default=1)
+        length = CHUNK / n_classes if callable(coef) else len(members)
+
+        def part(part: slice, W: Any) -> None:
+            for chunk in _chunks(part, length):
+                self._add(members[chunk], coef(chunk) if callable(coef) else coef[chunk], W)
+
+        self._add_parts(part, len(members), out)
+
+    def add_product(
+        self, members: Any, V: Any, change: Callable[[slice, Any], Any], out: Any
+    ) -> None:
+        """Add ``sum_i change(x_i.V) x_i``: a sum weighted by what becomes of the responses."""
+        n_classes = max(V.shape[1:], default=1)
+        length = min(CHUNK / n_classes, CHUNK_ENTRIES / self.per_row)
+        respond = _respond if V.ndim == 1 else _respond_many
+
+        def part(part: slice, W: Any) -> None:
+            for chunk in _chunks(part, length):
+                responses = np.empty((chunk.stop - chunk.start, *V.shape[1:]))
+                respond(self.rows, members[chunk], V, responses)
+                self._add(members[chunk], change(chunk, responses), W)
+
+        self._add_parts(part, len(members), out)
+
+    def gram(self, members: Any, scale: Any, stop: Callable[[], bool]) -> Any:
+        """Return ``sum_i scale_i x_i x_i'``, or None if told to stop."""
+
+        def part(part: slice) -> Any:
+            half = np.zeros((self.n_weights, self.n_weights))
+            for chunk in _chunks(part, PAIRS_PER_CALL / self.per_row**2):
+                _add_outer(self.rows, members[chunk], scale[chunk], half)
+                if stop():
+                    break
+            return half
+
+        half = self.sum(part, len(members))
+        return None if stop() else half + half.T
+
+    def gram_many(
+        self,
+        members: Any,
+        factors: Callable[[slice], Any],
+        n_classes: int,
+        stop: Callable[[], bool],
+    ) -> Any:
+        """Return ``sum_i (x_i x_i') (x) M_i``, a matrix over all weights in the order of W.
+
+        `factors` returns, for some of the members, on how many classes M_i is not 0, on which, and
+        M_i there. None is returned if told to stop.
+        """
+        d, k = self.n_weights, n_classes
+        pairs = max(self.per_row * k / 2, 1.0) ** 2
+
+        def part(part: slice) -> Any:
+            blocks = np.zeros((k, k, d, d))
+            values, places = np.empty(d), np.empty(d, np.int64)
+            for chunk in _chunks(part, min(CHUNK / k**2, PAIRS_PER_CALL / pairs)):
+                _add_outer_many(self.rows, members[chunk], *factors(chunk), blocks, values, places)
+                if stop():
+                    break
+            return blocks
+
+        blocks = self.sum(part, len(members))
+        return None if stop() else _whole_gram(blocks)
+
+    def _add(self, members: Any, coef: Any, W: Any) -> None:
+        if W.ndim == 1:
+            _add_rows(self.rows, members, coef, W)
+        else:
+            k = W.shape[1]
+            _add_rows_many(
+                self.rows, members, coef, W, np.empty(k, np.int64), np.empty(k), np.empty(k)
+            )
+
+    def _add_parts(self, add: Callable[[slice, Any], None], n: int, out: Any) -> None:
+        """Let each part of n members add to weights of its own, the first to `out`; sum them up."""
+        per_weight = self.n_stored / max(out.size, 1)
+
+        def part(part: slice) -> Any:
+            W = out if part.start == 0 else np.zeros_like(out)
+            add(part, W)
+            return W
+
+        self.sum(part, n, max(min(PARTS, int(per_weight / ENTRIES_PER_WEIGHT)), 1))
+
+
+def _parts(n: int, most: int = PARTS) -> list[slice]:
+    """Cut n rows into parts that depend on their number alone."""
+    count = max(min(most, n), 1) if n >= PARTS_FROM else 1
+    bounds = [n * part // count for part in range(count + 1)]
+    return [slice(*pair) for pair in pairwise(bounds)]
+
+
+def _chunks(part: slice, length: float) -> Iterator[slice]:
+    """Cut a part into chunks of about this length."""
+    step = max(int(length), 1)
+    return (
+        slice(start, min(start + step, part.stop)) for start in range(part.start, part.stop, step)
+    )
+
+
+@jit
+def _sqnorms(rows: Rows, first: int, out: Any) -> None:
+    for t in range(out.shape[0]):
+        out[t] = row_sqnorm(rows, first + t)
+
+
+@jit
+def _respond(rows: Rows, members: Any, w: Any, out: Any) -> None:
+    for t in range(members.shape[0]):
+        out[t] = row_dot(rows, members[t], w)
+
+
+@jit
+def _respond_many(rows: Rows, members: Any, W: Any, out: Any) -> None:
+    for t in range(members.shape[0]):
+        row_scores(rows, members[t], W, out[t])
+
+
+@jit
+def _add_rows(rows: Rows, members: Any, coef: Any, w: Any) -> None:
+    for t in range(members.shape[0]):
+        if coef[t] != 0.0:
+            row_axpy(rows, members[t], coef[t], w)
+
+
+@jit
+def _add_rows_many(
+    rows: Rows, members: Any, coef: Any, W: Any, classes: Any, step: Any, scratch: Any
+) -> None:
+    for t in range(members.shape[0]):
+        n = 0
+        for m in range(coef.shape[1]):
+            if coef[t, m] != 0.0:
+                classes[n] = m
+                step[n] = coef[t, m]
+                n += 1
+        if n > 0:
+            row_add_few(rows, members[t], classes, step, n, W, scratch)
+
+
+@jit
+def _add_outer(rows: Rows, members: Any, scale: Any, out: Any) -> None:
+    """Add half of ``sum_t scale[t] x x'``: the sum is ``out + out'``."""
+    for t in range(members.shape[0]):
+        row_outer(rows, members[t], scale[t], out)
+
+
+@jit
+def _add_outer_many(
+    rows: Rows,
+    members: Any,
+    counts: Any,
+    classes: Any,
+    M: Any,
+    out: Any,
+    values: Any,
+    places: Any,
+) -> None:
+    """Add to `out` the blocks of ``sum_i (x_i x_i') (x) M_i``, as far as they differ.
+
+    ``out[a, c]`` is the block of the classes a >= c, a matrix over features of which the lower half
+    is filled in, the order of features being that of the rows' entries; see `_whole_gram`.
+    """
+    for t in range(members.shape[0]):
+        if counts[t] == 0:
+            continue
+        entries = row_entries(rows, members[t], values, places)
+        for a in range(counts[t]):
+            for c in range(a + 1):
+                one, other = classes[t, a], classes[t, c]
+                block = out[max(one, other), min(one, other)]
+                scale = M[t, a, c]
+                for e in range(entries):
+                    line = block[places[e]]
+                    value = scale * values[e]
+                    for f in range(e + 1):
+                        line[places[f]] += value * values[f]
+
+
+def _whole_gram(blocks: Any) -> Any:
+    """Return the matrix over all weights, in the order of W, from what `_add_outer_many` filled.
+
+    An entry of a block is in one of its two places, which one depending on the order of a row's
+    entries; blocks are symmetric, and those of (a, c) and (c, a) the same.
+    """
+    k, _, d, _ = blocks.shape
+    diagonal = blocks.diagonal(axis1=2, axis2=3).copy()
+    blocks = blocks + blocks.transpose(0, 1, 3, 2)
+    blocks[..., np.arange(d), np.arange(d)] = diagonal
+    lower = np.tri(k, k=-1, dtype=bool)
+    blocks[lower.T] = blocks.transpose(1, 0, 2, 3)[lower.T]
+    return np.ascontiguousarray(blocks.transpose(2, 0, 3, 1)).reshape(d * k, d * k)

@@ -1,0 +1,297 @@
+"""The state of a run that all methods share: the dual point, its certificate, when to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import asdict, dataclass, fields
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..kernels.certificate import primal_and_gap, squared_length
+from ..problems.result import HISTORY_DTYPE, Known, Progress, Result, relative
+
+__all__ = ["ROUNDING", "Estimate", "Problem", "Run", "gap_left"]
+
+ROUNDING = float(np.finfo(np.float64).eps)
+
+# The gap at the end of a sweep is less than what its visits saw: it fell on the way. Half of the
+# fall since the sweep before, in logarithms and within these limits, is a fair guess (on the data
+# sets of the benchmarks); a certificate corrects it.
+LEAST_LEFT, MOST_LEFT = 0.2, 0.8
+
+
+class Problem(Protocol):
+    """What a run asks of a problem: `BinaryProblem`, `MulticlassProblem` or `BlockProblem`."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows, with and without a cost."""
+
+    @property
+    def candidates(self) -> Any:
+        """Numbers of the rows that are part of the problem."""
+
+    @property
+    def weights_shape(self) -> tuple[int, ...]:
+        """Shape of the weights."""
+
+    @property
+    def primal_at_zero(self) -> float:
+        """Objective where all weights are 0."""
+
+    def zero_alpha(self) -> Any:
+        """Return dual variables to start from."""
+
+    def slack_at_zero(self) -> Any:
+        """Return what a certificate sees of each candidate there; None if that is not kept."""
+
+    def fill_weights(self, members: Any, alpha: Any, w: Any) -> None:
+        """Overwrite w with the weights of `alpha`, which is 0 on all rows but `members`."""
+
+    def margin_length(self, size: float) -> float:
+        """Return how much a slack changes along a unit row at most, for weights of size |w|^2."""
+
+    def totals(self, members: Any, alpha: Any, w: Any, length: float, slack: Any) -> Any:
+        """Return what a certificate adds up over `members`; fill in what it sees of them."""
+
+    def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
+        """Return the s in [0, 1] for which the gap of ``s * alpha`` is smallest, if it is known."""
+
+
+@dataclass
+class Estimate:
+    """What sweeps see of the gap, from one certificate to the next."""
+
+    seen: float  # sum of the rows' shares of the gap, as the latest sweep saw them
+    dual: float  # the objective, as gains add up
+    gap: float = np.inf
+    correction: float = 1.0  # by what certificates differed from it so far
+    visits: int = 0
+    visits_at_check: int = 0
+    checks: int = 0
+
+    def observe(self, seen: float, gain: float, visits: int) -> float:
+        """Learn what a sweep saw, gained and did; return the relative gap."""
+        self.gap = self.correction * gap_left(seen, self.seen)
+        self.seen = seen
+        self.dual += gain
+        self.visits += visits
+        return self.relative_gap
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap relative to the primal that it stands for."""
+        return relative(self.gap, self.dual + self.gap)
+
+    def correct(self, gap: float, dual: float, limit: float) -> None:
+        """Learn what a certificate says; the correction is within a factor of `limit`."""
+        if 0.0 < self.gap < np.inf:
+            self.correction *= gap / self.gap
+            self.correction = min(max(self.correction, 1.0 / limit), limit)
+        self.dual = dual
+        self.checks += 1
+        self.visits_at_check = self.visits
+
+
+class Run:
+    """A dual point `alpha` with its weights `w`, and the certificate of the two.
+
+    Methods change `alpha`, then call `check`, which recomputes everything else from it.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        tol: float,
+        max_iter: int,
+        max_time: float,
+        stop: Callable[[], bool],
+        watch: Callable[[Progress], bool],
+        alpha: Any = None,
+        known: Known | None = None,
+        save: Callable[[Run], None] | None = None,
+    ) -> None:
+        self.problem = problem
+        self.tol = tol
+        self.max_iter = max_iter
+        self.started = perf_counter()
+        self.deadline = self.started + max_time
+        self.stop, self.watch, self.save = stop, watch, save
+        self.halted = False
+        self.resumed = False
+        self.epoch = 0
+        self.n_newton = 0
+        self.narrow = False  # whether sweeps keep w in float32
+        self.history: list[Any] = []
+        self.candidates = problem.candidates
+        self.slack = problem.slack_at_zero()
+        self.active = len(self.candidates)
+        self.w = np.zeros(problem.weights_shape)
+        # The dual point of the smallest gap that a certificate found.
+        self.best_alpha: Any = None
+        self.best_gap = np.inf
+        self.certified = True
+        if alpha is None:
+            self.alpha = problem.zero_alpha()
+            self.primal = self.gap = problem.primal_at_zero
+            self._record()
+        elif known is None:
+            self.alpha = alpha
+            self.check()
+            if not np.isfinite(self.gap):  # too large to start from
+                self._start_over()
+        else:
+            self.alpha = alpha
+            self.w, self.primal, self.gap = known
+            self.certified = False
+            if self.converged:  # nothing is proven by what was not computed from alpha
+                self.check()
+            else:
+                self._record()
+        self.estimate = Estimate(self.gap, self.dual)
+
+    @property
+    def dual(self) -> float:
+        """Dual objective at the latest certificate."""
+        return self.primal - self.gap
+
+    @property
+    def converged(self) -> bool:
+        """Whether the latest certificate proves `tol`."""
+        return self.gap <= self.tol * self.primal < np.inf
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing more to do, or no more time to do it in."""
+        at_floor = self.gap <= ROUNDING * self.primal  # nothing smaller can be proven
+        return self.converged or self.halted or self.epoch >= self.max_iter or at_floor
+
+    def check(self, *, weights_known: bool = False) -> None:
+        """Recompute w from alpha, unless it is known to be just that, then the certificate."""
+        problem, members = self.problem, self.candidates
+        if not weights_known:
+            problem.fill_weights(members, self.alpha, self.w)
+        size = squared_length(self.w.reshape(-1))
+        length = problem.margin_length(size)
+        totals = problem.totals(members, self.alpha, self.w, length, self.slack)
+        self.primal, self.gap = primal_and_gap(size, totals, len(members))
+        # The objectives are rounded too: no gap is proven to be smaller than that.
+        self.gap = max(self.gap, ROUNDING * self.primal)
+        self.certified = True
+        self._record()
+        if self.gap < self.best_gap and not self.converged:
+            self.best_gap = self.gap
+            self.best_alpha = copy(self.alpha)
+
+    def _start_over(self) -> None:
+        self.alpha = self.problem.zero_alpha()
+        self.check()
+
+    def _record(self) -> None:
+        seconds = perf_counter() - self.started
+        self.history.append((0, seconds, self.epoch, self.primal, self.dual, self.gap, self.active))
+
+    def poll(self) -> bool:
+        """Return whether to stop at once: asked to, or out of time."""
+        if not self.halted and (self.stop() or perf_counter() > self.deadline):
+            self.halted = True  # threads may ask at once: it is never taken back
+        return self.halted
+
+    def tick(self, relative_gap: float, w: Any) -> None:
+        """Count an epoch, save it if it is whole, and tell the watcher."""
+        self.epoch += 1
+        if self.save is not None and not self.halted:
+            self.save(self)
+        if self.watch(Progress(self.epoch, relative_gap, self.active, w)):
+            self.halted = True
+
+    def result(self) -> Result:
+        """Return the best that has been reached.
+
+        A run that did not converge returns its best certified point, scaled down where that makes
+        the gap smaller: early on, sweeps can lead to weights that are right but for their length.
+        """
+        if not self.certified:
+            self.check()
+        if self.epoch > 0 and not self.converged:
+            if self.best_alpha is not None and not self.gap <= self.best_gap:
+                self.alpha = self.best_alpha
+                self.check()
+            if not np.isfinite(self.gap):  # overflow: no certificate was ever finite
+                self._start_over()
+            scale = self.problem.best_scale(self.candidates, self.alpha, self.slack, self.w)
+            if scale < 1.0:
+                self.alpha *= scale
+                self.check()
+        if not np.isfinite(self.gap):  # of weights that are 0
+            raise ValueError(
+                "X has NaN or infinity that it did not have when training began. It must not "
+                "change meanwhile: train on a copy."
+            )
+        return Result(
+            w=self.w,
+            alpha=self.alpha,
+            slack=self.slack,
+            primal=self.primal,
+            gap=self.gap,
+            converged=self.converged,
+            n_iter=self.epoch,
+            n_newton=self.n_newton,
+            history=np.array(self.history, HISTORY_DTYPE),
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return all that the rest of a run of sweeps depends on, as arrays; see `restore`."""
+        return {
+            "alpha": self.alpha,
+            "w": self.w,
+            "best_alpha": np.empty(0) if self.best_alpha is None else self.best_alpha,
+            "best_gap": np.array(self.best_gap),
+            "epoch": np.array(self.epoch),
+            "seconds": np.array(perf_counter() - self.started),
+            "history": np.array(self.history, HISTORY_DTYPE),
+        } | {name: np.array(value) for name, value in asdict(self.estimate).items()}
+
+    def restore(self, arrays: dict[str, Any]) -> None:
+        """Go on from what `snapshot` returned; ValueError if no run of this shape can have been so.
+
+        Whether w are the weights of alpha, and alpha is feasible, takes the rows to find out.
+        """
+        for name, like in self.snapshot().items():
+            found = arrays.get(name)
+            if found is None:
+                raise ValueError(f"{name} is missing")
+            shapes = {like.shape}
+            if name == "best_alpha":
+                shapes = {(0,), self.alpha.shape}
+            elif name == "history" and found.ndim == 1 and len(found):
+                shapes = {found.shape}
+            if found.dtype != like.dtype or found.shape not in shapes:
+                raise ValueError(
+                    f"{name} is {found.dtype} {found.shape}, not {like.dtype} {max(shapes)}"
+                )
+            if found.dtype == np.float64 and np.isnan(found).any():
+                raise ValueError(f"{name} is not a number")
+            if name in ("alpha", "w", "best_alpha") and not np.isfinite(found).all():
+                raise ValueError(f"{name} is not finite")
+        self.alpha, self.w = arrays["alpha"], arrays["w"]
+        self.best_alpha = arrays["best_alpha"] if len(arrays["best_alpha"]) else None
+        self.best_gap = float(arrays["best_gap"])
+        self.epoch = int(arrays["epoch"])
+        self.started -= float(arrays["seconds"])
+        self.history = arrays["history"].tolist()
+        self.resumed, self.certified = True, False
+        self.estimate = Estimate(*(arrays[field.name].item() for field in fields(Estimate)))
+        if not 0 <= self.estimate.checks <= self.epoch:
+            raise ValueError(f"there are {self.estimate.checks} checks, but {self.epoch} epochs")
+
+
+def gap_left(seen: float, before: float) -> float:
+    """Guess the gap at the end of a sweep from what its visits saw, and those of the one before."""
+    seen = max(seen, 0.0)  # shares are never negative but for rounding
+    left = float(np.sqrt(seen / before)) if before > 0 else 1.0
+    return min(max(left, LEAST_LEFT), MOST_LEFT) * seen

@@ -1,0 +1,260 @@
+"""Which rows a sweep visits, and in what order.
+
+A schedule sees arrays only: the order it gave out, and per visit the gradient that was seen and
+the gain that was made. It knows neither data nor loss, so every schedule works with every
+formulation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._jit import jit
+from .._random import random_below, shuffle, uniform
+
+__all__ = [
+    "SCHEDULES",
+    "Adaptive",
+    "Alternating",
+    "Auto",
+    "Cyclic",
+    "Online",
+    "Permuted",
+    "Schedule",
+    "Shrinking",
+]
+
+
+class Schedule:
+    """What all schedules share: the rows there are, and the order of the next sweep."""
+
+    # Whether the next sweep is to leave dual variables at their bounds alone, where a row has many.
+    shrunk = False
+    # Whether slow sweeps may be given momentum; those of the papers are left as they are.
+    momentum = False
+
+    def __init__(self, rows: Any, state: Any) -> None:
+        self.rows = np.array(rows, dtype=np.int64)
+        self.state = state
+        self.order = self.rows.copy()
+
+    def next_order(self) -> Any:
+        """Return the rows of the next sweep; the caller leaves them unchanged until `observe`."""
+        return self.order
+
+    def observe(self, order: Any, grads: Any, gains: Any) -> None:
+        """Learn from a finished sweep."""
+
+    def restrict(self, proven: Any) -> None:
+        """Forget for good the rows i with ``proven[i]``: they are where the optimum has them."""
+        self.rows = self.rows[~proven[self.rows]]
+        self.expand()
+
+    def expand(self) -> None:
+        """Take back every row that was left out on suspicion only."""
+        self.order = self.rows.copy()
+
+
+class Cyclic(Schedule):
+    """Visit all rows in the order given (Hsieh et al. 2008, Algorithm 1)."""
+
+
+class Permuted(Schedule):
+    """Visit all rows in a new random order each sweep (Hsieh et al. 2008, section 3.1)."""
+
+    def next_order(self) -> Any:
+        shuffle(self.state, self.order)
+        return self.order
+
+
+class Online(Schedule):
+    """Draw each visit at random, with replacement (Hsieh et al. 2008, Algorithm 2)."""
+
+    def next_order(self) -> Any:
+        _draw(self.state, self.rows, self.order)
+        return self.order
+
+
+class Shrinking(Permuted):
+    """Leave out rows that press against their bound (Hsieh et al. 2008, section 3.2).
+
+    When the violations M - m among the rows that are left fall below `tolerance`, all rows come
+    back and the tolerance is divided by ten, so that no row stays out for ever (the
+    finite-termination rule of Algorithm 3, without its final accuracy: the loop stops on the gap).
+    """
+
+    def __init__(self, rows: Any, state: Any) -> None:
+        super().__init__(rows, state)
+        self.high, self.low = np.inf, -np.inf
+        self.tolerance = 0.1
+
+    def observe(self, order: Any, grads: Any, gains: Any) -> None:
+        kept, high, low = _shrink(order, grads, gains, self.high, self.low)
+        self.order = order[:kept]
+        self.high = high if high > 0 else np.inf
+        self.low = low if low < 0 else -np.inf
+        if high - low < self.tolerance:
+            self.expand()
+            self.tolerance *= 0.1
+
+    def restrict(self, proven: Any) -> None:
+        self.rows = self.rows[~proven[self.rows]]
+        self.order = self.order[~proven[self.order]]
+
+    def expand(self) -> None:
+        super().expand()
+        self.high, self.low = np.inf, -np.inf
+
+
+class Alternating(Permuted):
+    """Alternate sweeps over all rows with shrunk ones (Keerthi et al. 2008, section 2.1).
+
+    Shrunk sweeps visit the rows that moved when they were last visited, until all violate their
+    optimality conditions by less than `tolerance` or as many visits have been made as in
+    `MOST_EFFORT` sweeps over all rows. The tolerance starts at 1 and is divided by ten each time a
+    sweep over all rows finds no violation above it.
+    """
+
+    MOST_EFFORT = 5.0
+
+    def __init__(self, rows: Any, state: Any) -> None:
+        super().__init__(rows, state)
+        self.tolerance = 1.0
+        self.visits = 0  # by shrunk sweeps, since the last full one
+
+    def observe(self, order: Any, grads: Any, gains: Any) -> None:
+        moved = gains > 0.0
+        fulfilled = np.abs(grads[moved]).max(initial=0.0) < self.tolerance
+        if not self.shrunk and fulfilled:
+            self.tolerance *= 0.1
+        self.visits += len(order) if self.shrunk else 0
+        tired = self.visits > self.MOST_EFFORT * len(self.rows)
+        if not moved.any() or (self.shrunk and (fulfilled or tired)):
+            self.expand()
+        else:
+            self.shrunk = True
+            self.order = order[moved]
+
+    def expand(self) -> None:
+        super().expand()
+        self.shrunk, self.visits = False, 0
+
+
+class Adaptive(Schedule):
+    """Visit rows as often as their visits pay (Glasmachers and Dogan 2013, Algorithms 3 to 5)."""
+
+    rate = 1 / 5  # c of Algorithm 5
+    idle = float(np.exp(-1 / 5))  # factor for a visit without gain, exp(-c)
+
+    def __init__(self, rows: Any, state: Any) -> None:
+        super().__init__(rows, state)
+        self.preference = np.ones(self.rows.max(initial=-1) + 1)
+        self.reference = 0.0
+
+    def next_order(self) -> Any:
+        filled = _compose(self.state, self.rows, self.preference, self.order)
+        order = self.order[:filled]
+        shuffle(self.state, order)
+        return order
+
+    def observe(self, order: Any, grads: Any, gains: Any) -> None:
+        if self.reference == 0.0:
+            self.reference = float(gains.mean())
+        else:
+            self.reference = _adapt(
+                order, gains, self.preference, self.reference, self.rate, self.idle
+            )
+
+
+class Auto(Adaptive):
+    """Adapt frequencies, and leave idle rows alone sooner than `Adaptive` does.
+
+    A row that stayed at its bound is visited half as often next time, which within a few sweeps
+    does what shrinking does; rows that move gain preference half as fast. Sweeps to a relative gap
+    of 1e-3 (imdb and blogs, hinge and squared hinge, C = 0.1 to 10): never more than `Shrinking`
+    or `Adaptive` by more than one, and 87 against 121 and 125 on the hardest.
+    """
+
+    rate = 1 / 10
+    idle = 1 / 2
+    momentum = True
+
+
+SCHEDULES: dict[str, type[Schedule]] = {
+    "auto": Auto,
+    "cyclic": Cyclic,
+    "permuted": Permuted,
+    "online": Online,
+    "shrinking": Shrinking,
+    "alternating": Alternating,
+    "adaptive": Adaptive,
+}
+
+MIN_PREFERENCE, MAX_PREFERENCE = 1 / 20, 20.0
+
+
+@jit
+def _draw(state: Any, rows: Any, order: Any) -> None:
+    for t in range(order.shape[0]):
+        order[t] = rows[random_below(state, rows.shape[0])]
+
+
+@jit
+def _shrink(
+    order: Any, grads: Any, gains: Any, high: float, low: float
+) -> tuple[int, float, float]:
+    """Move the rows to keep to the front of `order`; return their number and the new thresholds.
+
+    A visit that changed nothing found its row at a bound with the gradient pointing outwards; such
+    a row goes if the gradient is beyond the largest violation of the previous sweep.
+    """
+    kept = 0
+    new_high = 0.0
+    new_low = 0.0
+    for t in range(order.shape[0]):
+        grad = grads[t]
+        if gains[t] > 0.0:
+            new_high = max(new_high, grad)
+            new_low = min(new_low, grad)
+        elif grad > high or grad < low:
+            continue
+        order[kept] = order[t]
+        kept += 1
+    return kept, new_high, new_low
+
+
+@jit
+def _compose(state: Any, rows: Any, preference: Any, order: Any) -> int:
+    """Fill `order` with each row as often as its preference says (Algorithm 4)."""
+    n = order.shape[0]
+    remaining = 0.0
+    for i in rows:
+        remaining += preference[i]
+    filled = 0
+    for i in rows:
+        times = preference[i] * (n - filled) / remaining
+        count = int(times)
+        if uniform(state) < times - count:
+            count += 1
+        for _ in range(min(count, n - filled)):
+            order[filled] = i
+            filled += 1
+        remaining -= preference[i]
+    return filled
+
+
+@jit
+def _adapt(
+    order: Any, gains: Any, preference: Any, reference: float, rate: float, idle: float
+) -> float:
+    """Raise the preference of rows that gained more than the fading average (Algorithm 5)."""
+    fade = 1.0 / max(order.shape[0], 1)
+    for t in range(order.shape[0]):
+        i = order[t]
+        gain = gains[t]
+        factor = idle if gain == 0.0 else np.exp(rate * (gain / reference - 1.0))
+        preference[i] = min(max(factor * preference[i], MIN_PREFERENCE), MAX_PREFERENCE)
+        reference += fade * (gain - reference)
+    return reference

@@ -1,0 +1,235 @@
+"""Dual coordinate descent: order, sweep, now and then a certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from .._random import random_state
+from ..problems.binary import BinaryProblem
+from ..problems.multiclass import MulticlassProblem
+from ..problems.result import relative
+from .momentum import Momentum
+from .policy import Policy
+from .run import Estimate, Run, gap_left
+from .schedules import SCHEDULES
+
+__all__ = ["MemorySweeper", "Sweeper", "proven_rows", "sweeps"]
+
+# A certificate is computed when the gap seen by the sweeps says it will hold, and every now and
+# then. After the first, those that do not hold may cost up to CHECK_BUDGET of the run. Before there
+# is one, the estimate has to be below UNCORRECTED times tol: a certificate that fails costs more
+# than a sweep.
+CHECK_BUDGET = 0.15
+UNCORRECTED = 0.85
+
+# Sweeps keep w in float32 where X is float32 and tol is at least this: half the cache misses on
+# text. Rounding then costs a relative gap of some 1e-6.
+FLOAT32_TOL = 1e-4
+
+# Where the gap is still more than this part of what it was a certificate ago, float32 may be what
+# keeps it from closing, and sweeps go on in float64.
+FLOAT32_PROGRESS = 0.9
+
+# Entries visited between two looks at the clock and at the stop flag: at most about 0.1 s.
+ENTRIES_PER_CALL = 20_000_000
+
+# Rounding errors of primal and gap, relative to the primal, that a proof has to allow for.
+PROOF_ROUNDING = 1e-14
+
+
+class Sweeper(Protocol):
+    """How the rows of a problem are swept once, wherever they are."""
+
+    check_every: float  # visits per row between two certificates
+    check_cost: float  # of a certificate, in visits per row
+    correction: float  # by which a certificate may correct what sweeps saw
+
+    @property
+    def n_left(self) -> int:
+        """Rows whose dual variables are not proven to be optimal."""
+
+    @property
+    def seen(self) -> float:
+        """Sum of the rows' shares of the gap, as their latest visits saw them."""
+
+    def sweep(self, run: Run, w: Any) -> tuple[int, float]:
+        """Do one sweep, unless told to stop; return the number of visits and the dual's gain."""
+
+    def check(self, run: Run, expand: bool) -> None:
+        """Compute a certificate, and leave out what it proves; take back what is out on trial."""
+
+
+def sweeps(run: Run, sweeper: Sweeper, policy: Policy) -> None:
+    """Sweep until the run is over, or until the policy wants Newton steps."""
+    w = _working_weights(run)
+    swept = run.resumed  # whether there is a sweep to judge
+    while True:
+        if swept:
+            newton, momentum = policy.wants_newton(), policy.wants_momentum(run.epoch)
+            if _judge(run, sweeper, last=newton or momentum):
+                if newton or run.over or not sweeper.n_left:
+                    return
+                if momentum:
+                    sweep_with_momentum(run, sweeper, policy)
+                    if policy.wants_newton():
+                        return
+                    policy.let_go()
+                    run.estimate = Estimate(run.gap, run.dual)
+                w = _working_weights(run)
+        if run.over or not sweeper.n_left:
+            return
+        visits, gain = sweeper.sweep(run, w)
+        relative_gap = run.estimate.observe(sweeper.seen, gain, visits)
+        policy.observe(relative_gap)
+        run.tick(relative_gap, w)
+        swept = True
+
+
+def _working_weights(run: Run) -> Any:
+    return run.w.astype(np.float32) if run.narrow else run.w
+
+
+def _judge(run: Run, sweeper: Sweeper, last: bool) -> bool:
+    """Compute a certificate if it is worth it or has to be; return whether it was."""
+    n, seen = len(run.candidates), run.estimate
+    promising = seen.relative_gap <= (run.tol if seen.checks else UNCORRECTED * run.tol)
+    affordable = (seen.checks - 1) * sweeper.check_cost * n <= CHECK_BUDGET * seen.visits
+    due = seen.visits - seen.visits_at_check >= sweeper.check_every * n
+    last = last or run.halted or run.epoch >= run.max_iter
+    if not (last or (affordable and (promising or due))):
+        return False
+    gap_before = run.gap
+    sweeper.check(run, expand=promising)
+    seen.correct(run.gap, run.dual, sweeper.correction)
+    run.narrow = run.narrow and run.gap <= FLOAT32_PROGRESS * gap_before
+    return True
+
+
+def sweep_with_momentum(run: Run, sweeper: Any, policy: Policy) -> None:
+    """Sweep with momentum until the relative gap is small enough to let go of it.
+
+    The gap is that of w and alpha, w not being the weights of alpha yet.
+    """
+    scale = policy.scale()
+    w: Any = run.w.astype(np.float32 if run.narrow else np.float64)
+    momentum = Momentum(run.problem, scale, w, run.dual)
+    seen, gap_before = run.gap / scale, run.gap
+    visits = 0
+    run.alpha *= 1.0 / scale
+    sweeper.shares *= 1.0 / scale
+    while True:
+        momentum.advance(w)
+        done, gain = sweeper.sweep(run, w, momentum.problem)
+        visits += done
+        seen_before, seen = seen, sweeper.seen
+        dual, gap = momentum.observe(w, gain, gap_left(seen, seen_before))
+        relative_gap = relative(gap, dual + gap)
+        run.tick(relative_gap, w)
+        policy.observe(relative_gap)
+        arrived = relative_gap <= policy.enough
+        last = policy.wants_newton() or arrived or run.halted or policy.nears_end(run.epoch)
+        if not last and visits < sweeper.check_every * len(run.candidates):
+            continue
+        run.alpha *= scale
+        sweeper.check(run, expand=False)
+        if last or run.over or not sweeper.n_left:
+            sweeper.shares *= scale
+            return
+        run.alpha *= 1.0 / scale
+        run.narrow = run.narrow and gap <= FLOAT32_PROGRESS * gap_before
+        if not run.narrow:
+            w = w.astype(np.float64, copy=False)
+        momentum.recompute(w, run.w, run.dual)
+        gap_before, visits = gap, 0
+
+
+class MemorySweeper:
+    """Sweeps over rows in memory, in the order of a schedule.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    schedule : str
+        A name from `SCHEDULES`.
+    seed : tuple of int
+        Seeds the random order.
+    """
+
+    # A certificate reads every row twice, in sequence and in float64, which takes as long as 0.5 to
+    # 2 sweeps (w in cache; w of a million features).
+    check_every, check_cost = 16.0, 1.0
+    correction = 2.0
+
+    def __init__(self, run: Run, schedule: str, seed: tuple[int, ...]) -> None:
+        assert isinstance(run.problem, BinaryProblem | MulticlassProblem)
+        self.problem = run.problem
+        self.plan = SCHEDULES[schedule](run.candidates, random_state(*seed))
+        self.shares = np.zeros(run.problem.n_rows)
+        run.narrow = self.problem.passes.rows.data.dtype == np.float32 and run.tol >= FLOAT32_TOL
+
+    @property
+    def n_left(self) -> int:
+        """Rows whose dual variables are not proven to be optimal."""
+        return len(self.plan.rows)
+
+    @property
+    def seen(self) -> float:
+        """Sum of the rows' shares of the gap, as their latest visits saw them."""
+        return float(self.shares.sum())
+
+    def sweep(
+        self, run: Run, w: Any, problem: BinaryProblem | MulticlassProblem | None = None
+    ) -> tuple[int, float]:
+        """Do one sweep, unless told to stop; return the number of visits and the dual's gain."""
+        problem = problem or self.problem
+        order = self.plan.next_order()
+        grads, gains = np.empty(len(order)), np.empty(len(order))
+        done, gain = 0, 0.0
+        for part in _parts(problem, order):
+            gain += problem.sweep(
+                shrunk=self.plan.shrunk,
+                order=order[part],
+                alpha=run.alpha,
+                w=w,
+                grads=grads[part],
+                gains=gains[part],
+                shares=self.shares,
+            )
+            done = part.stop
+            if run.poll():
+                break
+        self.plan.observe(order[:done], grads[:done], gains[:done])
+        return done, gain
+
+    def check(self, run: Run, expand: bool) -> None:
+        """Compute a certificate, and leave out what it proves; take back what is out on trial."""
+        run.check()
+        if expand:
+            self.plan.expand()
+        self.plan.restrict(proven_rows(run, self.problem))
+        run.active = len(self.plan.rows)
+
+
+def proven_rows(run: Run, problem: BinaryProblem | MulticlassProblem) -> Any:
+    """Return a mask over all rows: those whose dual variables are proven to be optimal.
+
+    The primal is 1-strongly convex, so ``|w - w*| <= sqrt(2 gap)`` (the gap-safe rule of Ndiaye et
+    al. 2017).
+    """
+    radius = float(np.sqrt(2.0 * (run.gap + PROOF_ROUNDING * run.primal)))
+    proven = np.zeros(problem.n_rows, dtype=bool)
+    settled = problem.settled(run.candidates, run.alpha, run.slack, radius)
+    proven[run.candidates[settled]] = True
+    return proven
+
+
+def _parts(problem: BinaryProblem | MulticlassProblem, order: Any) -> Iterator[slice]:
+    """Cut a sweep into calls that are short enough to react between them."""
+    per_row = problem.passes.per_row * max(problem.weights_shape[1:], default=1)
+    length = max(int(ENTRIES_PER_CALL / per_row), 1)
+    for start in range(0, len(order), length):
+        yield slice(start, min(start + length, len(order)))

@@ -1,0 +1,120 @@
+"""What a training does to the process, and what it tells people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from .._threads import Workers, count_threads, one_blas_thread
+from ..problems.result import Progress, Result
+from .interrupt import DeferredInterrupt
+from .progress import Bars, announce_compilation
+
+__all__ = ["Context", "Watcher"]
+
+
+class Watcher:
+    """Sees how a training goes on; this one looks away."""
+
+    def begin(self, names: list[str], attributes: Callable[..., dict[str, Any]]) -> None:
+        """See the problems; `attributes` are those of an estimator with some weights."""
+
+    def start(self, p: int) -> None:
+        """See the p-th problem begin."""
+
+    def epoch(self, p: int, progress: Progress) -> bool:
+        """See the p-th problem after a sweep or Newton step; return whether to stop it."""
+        return False
+
+    def end(self, p: int, result: Result) -> None:
+        """See the p-th problem at its end."""
+
+    def finish(self) -> None:
+        """See that all problems have ended."""
+
+
+class Context:
+    """Interrupts, threads, the limit of BLAS, progress and who watches, as a ``with`` block.
+
+    Ctrl-C inside the block is noted, `stop` tells, and it is delivered when the block ends: by then
+    there is a model. Whatever the block changes about the process is as before when the last of
+    several that overlap has ended.
+
+    Parameters
+    ----------
+    n_jobs : int, default=1
+        Threads, by joblib's rules.
+    verbose : bool, default=False
+        Whether to announce compilation and show progress.
+    tol : float, default=1e-3
+        The end of progress.
+    steps : int, default=1
+        How many trainings there are, one after the other.
+    watcher : Watcher, default=None
+        Who else watches.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_jobs: int | None = 1,
+        verbose: bool = False,
+        tol: float = 1e-3,
+        steps: int = 1,
+        watcher: Watcher | None = None,
+    ) -> None:
+        self.workers = Workers(count_threads(n_jobs))
+        self.verbose, self.tol = verbose, tol
+        self.bars = Bars(tol, show=verbose, steps=steps)
+        self.watcher = Watcher() if watcher is None else watcher
+        self.interrupt = DeferredInterrupt()
+
+    def __enter__(self) -> Context:
+        self._stack = ExitStack()
+        self._stack.enter_context(announce_compilation(self.verbose))
+        self._stack.enter_context(self.interrupt)
+        self._stack.enter_context(one_blas_thread())
+        self._stack.enter_context(self.workers)
+        self._stack.callback(lambda: self.bars.close())
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._stack.close()
+        if kind is None:
+            self.deliver()
+
+    def stop(self) -> bool:
+        """Return whether to end with what there is."""
+        return self.interrupt.requested
+
+    def deliver(self) -> None:
+        """Let Ctrl-C do now what it would have done."""
+        self.interrupt.deliver()
+
+    def part(self, watcher: Watcher, stop: Callable[[], bool]) -> Context:
+        """Return the context of one of several trainings at once: one thread, its own watcher."""
+        part = Context(watcher=watcher)
+        part.stop = stop  # type: ignore[method-assign]
+        return part
+
+    def show_anew(self) -> None:
+        """Leave the progress that is shown as it is, and show what follows anew."""
+        self.bars.close()
+        self.bars = Bars(self.tol, show=self.verbose)
+
+    def begin(self, names: list[str], attributes: Callable[..., dict[str, Any]]) -> None:
+        """Tell of the problems."""
+        self.bars.open(names)
+        self.watcher.begin(names, attributes)
+
+    def epoch(self, p: int, progress: Progress) -> bool:
+        """Tell of a sweep or Newton step; return whether to stop the problem."""
+        self.bars.update(p, progress.epoch, progress.relative_gap, progress.active)
+        return self.watcher.epoch(p, progress)
+
+    def end(self, p: int, result: Result) -> None:
+        """Tell of the end of a problem."""
+        active = int(result.history["active"][-1])
+        self.bars.update(p, result.n_iter, result.relative_gap, active)
+        self.watcher.end(p, result)

@@ -1,0 +1,77 @@
+"""Rows in memory, and how much each of them counts."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+from ..problems.labels import encode_labels, row_costs
+from ..rows.layouts import as_rows
+from ..rows.passes import Passes
+from .context import Context
+from .formulations import FORMULATIONS, Formulation
+from .settings import Settings
+
+__all__ = ["TrainingSet", "check_finite"]
+
+
+class TrainingSet:
+    """Rows of X, where they lie, and how much each of them counts.
+
+    A part of the rows is the same X with weight 0 elsewhere, never a copy.
+
+    Parameters
+    ----------
+    X : array or CSR matrix
+        Rows of float32 or float64, CSR or C-ordered.
+    y : array
+        Labels.
+    weight : array or None
+        Of each row, float64.
+    bias : float
+        Value of the constant feature.
+    context : Context
+        Where it is trained on.
+    """
+
+    def __init__(self, X: Any, y: Any, weight: Any, bias: float, context: Context) -> None:
+        if X.shape[1] == 0:
+            raise ValueError("There are no features to learn from.")
+        self.y, self.weight, self.bias = y, weight, bias
+        self.classes, self.codes = encode_labels(y, weight)
+        self.passes = Passes(as_rows(X, bias), context.workers)
+        self.sqnorm = self.passes.sqnorms()
+        context.deliver()
+        check_finite(self.sqnorm)
+
+    def part(self, times: Any, context: Context) -> TrainingSet:
+        """Return the set in which row i occurs ``times[i]`` times."""
+        part = copy(self)
+        part.weight = times.astype(np.float64) if self.weight is None else times * self.weight
+        part.classes, part.codes = encode_labels(part.y, part.weight)
+        part.passes = Passes(self.passes.rows, context.workers)
+        return part
+
+    def formulate(self, settings: Settings) -> Formulation:
+        """Return the problems to solve."""
+        cost = row_costs(settings.C, settings.class_weight, self.classes, self.codes, self.weight)
+        return FORMULATIONS[settings.multi_class](
+            passes=self.passes,
+            sqnorm=self.sqnorm,
+            classes=self.classes,
+            codes=self.codes,
+            cost=cost,
+            bias=self.bias,
+            loss=settings.loss,
+        )
+
+
+def check_finite(sqnorm: Any, first: int = 0) -> None:
+    """Raise ValueError unless all squared norms are finite, those of rows from `first` on."""
+    if not np.isfinite(sqnorm).all():
+        raise ValueError(
+            f"Row {first + int(np.argmax(~np.isfinite(sqnorm)))} has NaN, infinity or a squared "
+            "norm beyond float64. Correct the values, or scale the features."
+        )

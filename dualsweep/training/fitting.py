@@ -1,0 +1,165 @@
+"""`train`: the one way from data and settings to a certified model."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, fields
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from ..problems.result import Progress, Result
+from ..solvers.path import start_from
+from ..solvers.solve import Start, solve
+from .blocks import BlockFormulation, BlockSet
+from .context import Context
+from .data import TrainingSet
+from .formulations import Formulation
+from .settings import Settings
+
+__all__ = ["Fitted", "train"]
+
+logger = logging.getLogger("dualsweep")
+
+# Epochs that make a model which is of use beside others. On 1,000 authors the accuracy after one,
+# two and three sweeps of each class is 12.1, 35.4 and 40.7 %, of models trained to 0.001 40.8 %.
+LEAST_EPOCHS = 3
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What comes of a training; see the attributes of `LinearSVC` for what it means."""
+
+    formulation: Formulation | BlockFormulation
+    results: list[Result]  # of the problems
+    classes: Any
+    coef: Any
+    intercept: Any
+    n_features_in: int
+    dual_coef: Any
+    support: Any
+    primal_objective: float
+    dual_objective: float
+    dual_gap: float
+    relative_gap: float
+    converged: bool
+    n_iter: int
+    history: Any
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the attributes of an estimator, by name."""
+        names = [field.name for field in fields(self)[2:]]
+        return {f"{name}_": getattr(self, name) for name in names}
+
+
+def train(
+    data: TrainingSet | BlockSet,
+    settings: Settings,
+    context: Context,
+    *,
+    before: Fitted | None = None,
+    duals: Any = None,
+) -> Fitted:
+    """Solve the problems that data and settings make, and make a model of their solutions.
+
+    The problems still to be solved share the time that is left, but each that is begun gets at
+    least `LEAST_EPOCHS`: less of them all would be worse than enough of some.
+
+    Parameters
+    ----------
+    data : TrainingSet or BlockSet
+        Rows, labels and weights.
+    settings : Settings
+        What to train, and how far.
+    context : Context
+        Threads, interrupts and who watches.
+    before : Fitted, optional
+        The model of the same data and settings for another C, to start from.
+    duals : sparse array of shape (1 or n_classes, n_rows), optional
+        Signed dual variables of some model, to start near; those of another shape, or not finite,
+        are not used.
+
+    Returns
+    -------
+    Fitted
+        The model and its certificate.
+    """
+    formulation = data.formulate(settings)
+    n = len(formulation.names)
+    if duals is not None and not formulation.fits(duals):
+        duals = None
+    at_once = min(context.workers.n_threads, n) if formulation.side_by_side else 1
+    seconds = np.inf if settings.max_time is None else settings.max_time
+    deadline = perf_counter() + seconds
+    context.begin(formulation.names, formulation.attributes)
+
+    def solve_one(p: int) -> Result:
+        context.watcher.start(p)
+        now = perf_counter()
+        share = now + (deadline - now) / -(-(n - p) // at_once)
+
+        def watch(progress: Progress) -> bool:
+            over = progress.epoch >= LEAST_EPOCHS and perf_counter() > share
+            return context.epoch(p, progress) or over
+
+        problem, start = formulation.problem(p), Start()
+        if before is not None:
+            start = start_from(problem, before.formulation.problem(p), before.results[p])
+        elif duals is not None:
+            start = Start(formulation.start(p, duals))
+        result = solve(
+            problem,
+            solver=settings.solver,
+            schedule=settings.schedule,
+            tol=settings.tol,
+            max_iter=settings.max_iter,
+            max_time=deadline - now,
+            seed=(settings.seed, p),
+            start=start,
+            stop=context.stop,
+            watch=watch,
+            saving=formulation.saving(p),
+        )
+        context.end(p, result)
+        logger.info(
+            "%s: relative gap %.1e after %d epochs, %d of them Newton steps, and %.2f s",
+            formulation.names[p],
+            result.relative_gap,
+            result.n_iter,
+            result.n_newton,
+            result.history["time"][-1],
+        )
+        return formulation.finished(p, result)
+
+    solve_all = context.workers.map if at_once > 1 else map
+    results = list(solve_all(solve_one, range(n)))
+    context.watcher.finish()
+    return _fitted(formulation, results)
+
+
+def _fitted(formulation: Formulation | BlockFormulation, results: list[Result]) -> Fitted:
+    """Return the model that the solutions of the problems make."""
+    formulation.complete(results)
+    attributes = formulation.attributes(*[result.w for result in results])
+    dual_coef = formulation.dual_coef(results)
+    primal, gap = sum(result.primal for result in results), sum(r.gap for r in results)
+    for p, result in enumerate(results):
+        result.history["problem"] = p
+    return Fitted(
+        formulation=formulation,
+        results=results,
+        classes=formulation.classes,
+        coef=attributes["coef_"],
+        intercept=attributes["intercept_"],
+        n_features_in=attributes["coef_"].shape[1],
+        dual_coef=dual_coef,
+        support=np.flatnonzero(np.bincount(dual_coef.indices)),
+        primal_objective=primal,
+        dual_objective=primal - gap,
+        dual_gap=gap,
+        relative_gap=max(result.relative_gap for result in results),
+        converged=all(result.converged for result in results),
+        n_iter=max(result.n_iter for result in results),
+        history=np.concatenate([result.history for result in results]),
+    )

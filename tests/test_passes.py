@@ -1,0 +1,159 @@
+"""Passes over the rows against NumPy; parts, chunks and threads change nothing but rounding."""
+
+import naive
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dualsweep._threads import Workers
+from dualsweep.rows.layouts import as_rows
+from dualsweep.rows.passes import Passes
+
+N_ROWS, N_FEATURES, BIAS = 61, 6, 1.5
+MEMBERS = np.random.default_rng(1).permutation(N_ROWS)[:47]
+rng = np.random.default_rng(0)
+V = {"binary": rng.normal(size=N_FEATURES + 1), "many": rng.normal(size=(N_FEATURES + 1, 4))}
+COEF = {"binary": rng.normal(size=47), "many": rng.normal(size=(47, 4))}
+COEF["many"][rng.random((47, 4)) < 0.5] = 0.0
+every_shape = pytest.mark.parametrize("shape", V)
+
+
+@pytest.fixture(params=["dense", "csr", "float32"])
+def data(request):
+    """X in some layout, and the rows of the members as they count, with the bias."""
+    X, _ = naive.random_data(N_ROWS, N_FEATURES)
+    if request.param == "float32":
+        X = X.astype(np.float32)
+    return (X if request.param == "dense" else sp.csr_array(X)), naive.augment(X, BIAS)[MEMBERS]
+
+
+@pytest.fixture(params=["whole", "in parts"])
+def cuts(request, monkeypatch):
+    """As many parts and chunks as there can be, or one."""
+    if request.param == "in parts":
+        monkeypatch.setattr("dualsweep.rows.passes.PARTS_FROM", 0)
+        monkeypatch.setattr("dualsweep.rows.passes.CHUNK", 20)
+        monkeypatch.setattr("dualsweep.rows.passes.CHUNK_ENTRIES", 30)
+        monkeypatch.setattr("dualsweep.rows.passes.PAIRS_PER_CALL", 200)
+        monkeypatch.setattr("dualsweep.rows.passes.ENTRIES_PER_WEIGHT", 1)
+
+
+def in_threads(X, compute):
+    """What passes compute, the same for any number of threads."""
+    found = []
+    for n_threads in (1, 2, 4):
+        with Workers(n_threads) as workers:
+            found.append(compute(Passes(as_rows(X, BIAS), workers)))
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0], other)
+    return found[0]
+
+
+def test_squared_norms(data, cuts):
+    X, _ = data
+    expected = (naive.augment(X, BIAS) ** 2).sum(axis=1)
+    np.testing.assert_allclose(in_threads(X, Passes.sqnorms), expected, rtol=1e-13)
+
+
+@every_shape
+def test_responses(data, cuts, shape):
+    X, Z = data
+    found = in_threads(X, lambda passes: passes.responses(MEMBERS, V[shape]))
+    np.testing.assert_allclose(found, Z @ V[shape], atol=1e-12)
+
+
+@every_shape
+def test_a_scan_sees_all_responses_in_order(data, cuts, shape):
+    X, Z = data
+    expected = Z @ V[shape]
+    seen = np.full(len(MEMBERS), np.nan)
+
+    def look(some, scores, totals):
+        np.testing.assert_allclose(scores, expected[some], atol=1e-12)
+        seen[some] = scores.reshape(len(scores), -1).sum(axis=1)
+        totals += [len(scores), scores.sum()]
+        scores[:] = np.nan  # it is ours to change
+
+    totals = in_threads(X, lambda passes: passes.scan(MEMBERS, V[shape], look, 2))
+    np.testing.assert_allclose(totals, [47, expected.sum()], atol=1e-11)
+    np.testing.assert_allclose(seen, expected.reshape(47, -1).sum(axis=1), atol=1e-11)
+
+
+@every_shape
+@pytest.mark.parametrize("given", ["array", "function"])
+def test_a_weighted_sum_is_added(data, cuts, shape, given):
+    X, Z = data
+    coef = COEF[shape]
+
+    def compute(passes):
+        out = np.ones(V[shape].shape)
+        passes.add_weighted(MEMBERS, coef if given == "array" else coef.__getitem__, out)
+        return out
+
+    np.testing.assert_allclose(in_threads(X, compute), 1 + Z.T @ coef, atol=1e-12)
+
+
+@every_shape
+def test_a_product_is_added(data, cuts, shape):
+    X, Z = data
+    scale = COEF[shape]
+
+    def compute(passes):
+        out = np.ones(V[shape].shape)
+        passes.add_product(MEMBERS, V[shape], lambda some, scores: scale[some] * scores, out)
+        return out
+
+    expected = 1 + Z.T @ (scale * (Z @ V[shape]))
+    np.testing.assert_allclose(in_threads(X, compute), expected, atol=1e-11)
+
+
+def test_a_gram_matrix(data, cuts):
+    X, Z = data
+    scale = COEF["binary"] ** 2
+    found = in_threads(X, lambda passes: passes.gram(MEMBERS, scale, lambda: False))
+    np.testing.assert_allclose(found, Z.T @ np.diag(scale) @ Z, atol=1e-11)
+
+
+def test_a_gram_matrix_of_many_classes(data, cuts):
+    """``sum_i (x_i x_i') (x) M_i`` by `np.kron`, M_i symmetric on some of the classes."""
+    X, Z = data
+    generator = np.random.default_rng(2)
+    counts = generator.integers(0, 4, 47)
+    classes = np.array([generator.permutation(4) for _ in range(47)])
+    M = generator.normal(size=(47, 4, 4))
+    M += M.transpose(0, 2, 1)
+    expected = np.zeros((7 * 4, 7 * 4))
+    for t, z in enumerate(Z):
+        few = classes[t, : counts[t]]
+        whole = np.zeros((4, 4))
+        whole[np.ix_(few, few)] = M[t, : counts[t], : counts[t]]
+        expected += np.kron(np.outer(z, z), whole)
+
+    def factors(some):
+        return counts[some], classes[some], M[some]
+
+    found = in_threads(X, lambda passes: passes.gram_many(MEMBERS, factors, 4, lambda: False))
+    np.testing.assert_allclose(found, expected, atol=1e-11)
+
+
+def test_matrices_end_when_told_to(data, cuts):
+    X, _ = data
+    with Workers() as workers:
+        passes = Passes(as_rows(X, BIAS), workers)
+    assert passes.gram(MEMBERS, np.ones(47), lambda: True) is None
+    factors = np.zeros(47, np.int64), np.zeros((47, 4), np.int64), np.zeros((47, 4, 4))
+    assert passes.gram_many(MEMBERS, lambda some: factors, 4, lambda: True) is None
+
+
+def test_nobody_is_nothing(data, cuts):
+    X, _ = data
+    nobody = MEMBERS[:0]
+
+    def compute(passes):
+        out = np.full(7, 2.0)
+        passes.add_weighted(nobody, np.empty(0), out)
+        assert passes.responses(nobody, out).shape == (0,)
+        np.testing.assert_array_equal(passes.gram(nobody, np.empty(0), lambda: False), 0.0)
+        return out
+
+    np.testing.assert_array_equal(in_threads(X, compute), 2.0)
