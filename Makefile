@@ -15,6 +15,7 @@ test: lint types
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
@@ -39,7 +40,7 @@ COVERAGE := NUMBA_DISABLE_JIT=1 $(BIN)/coverage run --append --rcfile=tests/muta
 	-m pytest -q -p no:xdist -o addopts=
 coverage: $(VENV)/.mutation
 	mkdir -p build && rm -f build/coverage
-	$(COVERAGE) $(foreach name,random rows duals kernels subproblems schedules,tests/test_$(name).py)
+	$(COVERAGE) $(foreach name,random rows passes duals kernels subproblems schedules,tests/test_$(name).py)
 	$(COVERAGE) $(foreach name,newton multiclass momentum,tests/test_$(name).py) \
 		-k "passes or inner or a_sweep or shrunk or kernels or (certificate_ and not alpha) or slots or gap_of_w"
 	$(BIN)/coverage report --rcfile=tests/mutation/coverage.ini
