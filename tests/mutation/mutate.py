@@ -44,20 +44,23 @@ BLOCKS = (
     "-k '(guesses or walk) and ({} or (conditions and not 1000))'"
 )
 TESTS = {
-    "losses.py": "tests/test_kernels.py -k naive",
+    "problems/losses.py": "tests/test_kernels.py -k naive",
     "_random.py": "tests/test_random.py",
-    "subproblems/_sorting.py": "tests/test_subproblems.py -k 'sort and walk'",
-    "subproblems/crammer_singer.py": BLOCKS.format("crammer"),
-    "subproblems/weston_watkins.py": BLOCKS.format("weston"),
-    "schedules.py": "tests/test_schedules.py -k 'not inside_the_sweep'",
+    "kernels/sorting.py": "tests/test_subproblems.py -k 'sort and walk'",
+    "kernels/crammer_singer.py": BLOCKS.format("crammer"),
+    "kernels/weston_watkins.py": BLOCKS.format("weston"),
+    "solvers/schedules.py": "tests/test_schedules.py -k 'not inside_the_sweep'",
     "kernels/certificate.py": "tests/test_kernels.py -k 'certificate or tiny'",
+    "kernels/loss.py": "tests/test_kernels.py",
     "kernels/binary.py": "tests/test_kernels.py",
     "kernels/multiclass.py": "tests/test_multiclass.py -k 'sweep or kernel or certificate'",
-    "kernels/newton.py": "tests/test_newton.py -k 'passes or inner_problem'",
+    "kernels/newton.py": "tests/test_newton.py -k inner_problem",
     "kernels/newton_multiclass.py": "tests/test_multiclass.py -k newton_passes",
-    "momentum.py": "tests/test_momentum.py -k 'gap_of_w and hinge'",
-    "duals.py": "tests/test_duals.py",
-    "rows.py": "tests/test_rows.py",
+    "solvers/momentum.py": "tests/test_momentum.py -k 'gap_of_w and hinge'",
+    "kernels/duals.py": "tests/test_duals.py",
+    "rows/functions.py": "tests/test_rows.py",
+    "rows/layouts.py": "tests/test_rows.py",
+    "rows/passes.py": "tests/test_passes.py",
 }
 
 # Operators of cosmic-ray that mean something in numeric code. Left out are those that most often
