@@ -252,6 +252,8 @@ def main():
     with tempfile.TemporaryDirectory() as copy:
         shutil.copytree(ROOT / "dualsweep", f"{copy}/dualsweep", ignore=compiled)
         shutil.copytree(ROOT / "tests", f"{copy}/tests", ignore=compiled)
+        steps = "benchmarks/steps"  # which tests of block steps compare with
+        shutil.copytree(ROOT / steps, f"{copy}/{steps}", ignore=compiled)
         shutil.copy(ROOT / "pyproject.toml", copy)
         sys.path.insert(0, copy)
         with chdir(copy):
