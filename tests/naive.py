@@ -49,9 +49,12 @@ to_fractions = np.vectorize(Fraction, otypes=[object])
 
 
 class Naive:
-    """min 1/2 |w|^2 + sum_i cost_i loss(y_i w.x_i) and its dual, on dense float64 or fractions."""
+    """min 1/2 |w|^2 + sum_i cost_i loss(y_i w.x_i) and its dual, on dense float64 or fractions.
 
-    def __init__(self, X, y, cost, loss, bias=0.0, exact=False):
+    With a target other than 1, a loss is that of the slack ``target_i - y_i w.x_i``.
+    """
+
+    def __init__(self, X, y, cost, loss, bias=0.0, exact=False, target=1.0):
         number = to_fractions if exact else np.asarray
         self.loss = loss
         self.cost = number(np.broadcast_to(np.asarray(cost, dtype=float), len(y)))
@@ -59,6 +62,7 @@ class Naive:
         self.lower = np.full(len(y), LOWER[loss])
         self.upper = self.cost if UPPER_IS_COST[loss] else np.full(len(y), np.inf)
         self.diag = 1 / (2 * self.cost) if HAS_DIAGONAL[loss] else 0 * self.cost
+        self.target = number(np.broadcast_to(np.asarray(target, dtype=float), len(y)))
         self.number = number
 
     def weights(self, alpha):
@@ -66,12 +70,13 @@ class Naive:
 
     def primal(self, w):
         w = self.number(w)
-        return w @ w / 2 + self.cost @ LOSS_OF_MARGIN[self.loss](self.Z @ w)
+        margins = self.Z @ w - (self.target - 1)
+        return w @ w / 2 + self.cost @ LOSS_OF_MARGIN[self.loss](margins)
 
     def dual(self, alpha):
         alpha = self.number(alpha)
         w = self.weights(alpha)
-        return alpha.sum() - (w @ w + self.diag @ alpha**2) / 2
+        return self.target @ alpha - (w @ w + self.diag @ alpha**2) / 2
 
     def gap(self, w, alpha):
         return self.primal(w) - self.dual(alpha)
@@ -79,17 +84,17 @@ class Naive:
     def share(self, i, alpha, w):
         """Row i's part of the gap, for w the weights of alpha: cost loss(z) + loss*(-a) + a z."""
         z = self.Z[i] @ w
-        loss = self.cost[i] * LOSS_OF_MARGIN[self.loss](z)
-        return loss - (alpha[i] * (1 - z) - self.diag[i] * alpha[i] ** 2 / 2)
+        loss = self.cost[i] * LOSS_OF_MARGIN[self.loss](z - (self.target[i] - 1))
+        return loss - (alpha[i] * (self.target[i] - z) - self.diag[i] * alpha[i] ** 2 / 2)
 
     def visit(self, i, alpha, w):
         """Steps (a) to (c) of DCD Algorithm 1; returns the gradient and the gain."""
-        grad = self.Z[i] @ w - 1 + self.diag[i] * alpha[i]
+        grad = self.Z[i] @ w - self.target[i] + self.diag[i] * alpha[i]
         curvature = self.Z[i] @ self.Z[i] + self.diag[i]
         old = alpha[i]
         if projected_gradient(grad, old, self.lower[i], self.upper[i]) == 0:
             return grad, 0.0
-        goal = old - grad / curvature if curvature > 0 else np.inf
+        goal = old - grad / curvature if curvature > 0 else -np.sign(grad) * np.inf
         alpha[i] = min(max(goal, self.lower[i]), self.upper[i])
         step = alpha[i] - old
         w += step * self.Z[i]
@@ -99,7 +104,7 @@ class Naive:
         """Step 2 of DCD Algorithm 3: returns the rows that stay active, M and m."""
         active, largest, smallest = [], -np.inf, np.inf
         for i in order:
-            grad = self.Z[i] @ w - 1 + self.diag[i] * alpha[i]
+            grad = self.Z[i] @ w - self.target[i] + self.diag[i] * alpha[i]
             shrunk = (alpha[i] == self.lower[i] and grad > high) or (
                 alpha[i] == self.upper[i] and grad < low
             )
@@ -114,7 +119,7 @@ class Naive:
         """Return an optimal alpha: L-BFGS-B on the dual, then Newton steps on free variables."""
         Q = self.Z @ self.Z.T + np.diag(self.diag)
         alpha = minimize(
-            lambda a: (a @ Q @ a / 2 - a.sum(), Q @ a - 1),
+            lambda a: (a @ Q @ a / 2 - self.target @ a, Q @ a - self.target),
             np.zeros(len(Q)),
             jac=True,
             method="L-BFGS-B",
@@ -123,7 +128,7 @@ class Naive:
         ).x
         best = alpha
         for _ in range(50):
-            grad = Q @ alpha - 1
+            grad = Q @ alpha - self.target
             free = ((alpha > self.lower) | (grad < 0)) & ((alpha < self.upper) | (grad > 0))
             step = np.linalg.lstsq(Q[np.ix_(free, free)], -grad[free], rcond=1e-12)[0]
             alpha = alpha.copy()
@@ -294,11 +299,11 @@ def random_data(n=40, d=7, seed=0, noise=0.5):
     return X, y
 
 
-def library_problem(X, y, cost, loss, bias=0.0):
+def library_problem(X, y, cost, loss, bias=0.0, target=1.0):
     """The same problem as `Naive`, as the library takes it."""
     passes = passes_of(X, bias)
     cost = np.array(np.broadcast_to(np.asarray(cost, dtype=float), len(y)))
-    return BinaryProblem(passes, passes.sqnorms(), y, cost, LOSSES[loss])
+    return BinaryProblem(passes, passes.sqnorms(), y, cost, LOSSES[loss], target)
 
 
 def library_multiclass(X, oracle, bias=0.0):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualsweep.kernels.certificate import SLACK_ROUNDING, SUM_ROUNDING
-from dualsweep.kernels.loss import best_dual, gap_share
+from dualsweep.kernels.loss import Loss, best_dual, bounds, gap_share, sum_losses
 from dualsweep.problems.losses import LOSSES
 
 N_ROWS, N_FEATURES = 30, 7
@@ -18,15 +18,18 @@ EXAMPLES = settings(deadline=None, derandomize=True, max_examples=200)
 every_loss = pytest.mark.parametrize("loss", naive.LOWER)
 every_layout = pytest.mark.parametrize("layout", naive.LAYOUTS)
 every_bias = pytest.mark.parametrize("bias", [0.0, 1.5])
+every_target = pytest.mark.parametrize(
+    "target", [1.0, np.random.default_rng(5).normal(size=N_ROWS)], ids=["classes", "targets"]
+)
 
 
-def setup(loss, layout="dense", bias=1.5, seed=0, decades=6, **options):
+def setup(loss, layout="dense", bias=1.5, seed=0, decades=6, target=1.0, **options):
     """The same random problem for both sides; costs span `decades` orders of magnitude."""
     X, y = naive.random_data(N_ROWS, N_FEATURES, seed)
     exponent = np.random.default_rng(seed).permutation(np.linspace(-0.5, 0.5, N_ROWS))
     cost = 10.0 ** (decades * exponent)
-    problem = naive.library_problem(naive.LAYOUTS[layout](X), y, cost, loss, bias)
-    return naive.Naive(X, y, cost, loss, bias, **options), problem
+    problem = naive.library_problem(naive.LAYOUTS[layout](X), y, cost, loss, bias, target)
+    return naive.Naive(X, y, cost, loss, bias, target=target, **options), problem
 
 
 def feasible_alpha(oracle, seed=0):
@@ -48,9 +51,10 @@ def run_sweep(problem, order, alpha, w):
 @every_loss
 @every_layout
 @every_bias
+@every_target
 @pytest.mark.parametrize("start", ["zero", "feasible"])
-def test_a_sweep_equals_the_naive_loop(loss, layout, bias, start):
-    oracle, problem = setup(loss, layout, bias)
+def test_a_sweep_equals_the_naive_loop(loss, layout, bias, target, start):
+    oracle, problem = setup(loss, layout, bias, target=target)
     alpha = feasible_alpha(oracle) if start == "feasible" else np.zeros(N_ROWS)
     w = oracle.weights(alpha)
     naive_alpha, naive_w = alpha.copy(), w.copy()
@@ -132,6 +136,19 @@ def test_a_zero_row_goes_to_its_upper_bound_under_the_hinge_loss(layout):
     assert gain == 6.0
 
 
+def test_a_zero_row_goes_to_the_bound_that_its_target_is_for():
+    """Under the hinge loss; where the target is 0, one dual variable is as good as another."""
+    target, cost = np.array([3.0, 0.0, -1.0]), np.full(3, 2.0)
+    problem = naive.library_problem(np.zeros((3, 2)), np.ones(3), cost, "hinge", target=target)
+    alpha = np.ones(3)
+    _, grads, gains, shares = run_sweep(problem, np.arange(3), alpha, np.zeros(3))
+    np.testing.assert_array_equal(alpha[[0, 2]], [2.0, 0.0])
+    assert 0.0 <= alpha[1] <= 2.0
+    np.testing.assert_array_equal(grads, -target)
+    np.testing.assert_allclose(gains, [3.0, 0.0, 1.0], atol=1e-300)
+    np.testing.assert_array_equal(shares, [3.0, 0.0, 1.0])
+
+
 def test_an_empty_order_changes_nothing():
     oracle, problem = setup("hinge")
     alpha = feasible_alpha(oracle)
@@ -157,16 +174,31 @@ def test_float32_weights_follow_float64_weights(loss):
 @every_loss
 @every_layout
 @every_bias
+@every_target
 @pytest.mark.parametrize("seed", range(3))
-def test_certificate_equals_the_naive_one(loss, layout, bias, seed):
-    oracle, problem = setup(loss, layout, bias, seed)
+def test_certificate_equals_the_naive_one(loss, layout, bias, target, seed):
+    oracle, problem = setup(loss, layout, bias, seed, target=target)
     alpha = feasible_alpha(oracle, seed)
     w, primal, gap, slack = naive.certified(problem, alpha)
     np.testing.assert_allclose(w, oracle.weights(alpha), rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(slack, 1 - oracle.Z @ w, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(slack, target - oracle.Z @ w, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(primal, oracle.primal(w), rtol=1e-13)
     np.testing.assert_allclose(gap, oracle.gap(w, alpha), rtol=1e-11)
     assert gap > 0.0
+
+
+@every_loss
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+def test_certificate_totals_add_up_over_chunks_of_rows(monkeypatch, loss, chunk):
+    monkeypatch.setattr("dualsweep.rows.passes.CHUNK", chunk)
+    oracle, problem = setup(loss)
+    alpha, rows = feasible_alpha(oracle), np.arange(N_ROWS)
+    w = oracle.weights(alpha)
+    totals = problem.totals(rows, alpha, w, np.sqrt(w @ w), np.empty(N_ROWS))
+    losses = oracle.primal(w) - w @ w / 2
+    shares = sum(oracle.share(i, alpha, w) for i in rows)
+    lengths = np.abs(alpha) @ np.sqrt((oracle.Z**2).sum(axis=1))
+    np.testing.assert_allclose(totals, [losses, shares, lengths], rtol=1e-11)
 
 
 @every_loss
@@ -263,11 +295,6 @@ def exact_share(a, slack, loss, cost):
     return value - (a * slack - oracle.diag[0] * a**2 / 2)
 
 
-def share_arguments(loss, cost):
-    """Return lower, upper and diagonal as the kernels pass them."""
-    return LOSSES[loss].lower, cost * LOSSES[loss].upper, LOSSES[loss].diag / cost
-
-
 @EXAMPLES
 @given(
     st.sampled_from(sorted(naive.LOWER)),
@@ -278,7 +305,7 @@ def share_arguments(loss, cost):
 def test_gap_share_is_the_loss_above_its_bound(loss, part, slack, exponent):
     cost = 4.0**exponent
     a = part * cost
-    share = gap_share(a, slack, *share_arguments(loss, cost))
+    share = gap_share(a, slack, *bounds(LOSSES[loss], cost))
     truth = float(exact_share(a, slack, loss, cost))
     # a share that is small because a is near its best is quadratic in that distance
     assert share == pytest.approx(truth, rel=1e-9, abs=1e-15 * cost * slack**2)
@@ -290,8 +317,34 @@ def test_gap_share_is_not_negative(loss):
     rng = np.random.default_rng(0)
     for _ in range(2000):
         slack, cost = rng.uniform(0.1, 10), 10.0 ** rng.uniform(-3, 3)
-        box = share_arguments(loss, cost)
+        box = bounds(LOSSES[loss], cost)
         best = a = best_dual(slack, *box)
         for _ in range(rng.integers(4)):
             a = np.nextafter(a, 0.0)
         assert gap_share(a, slack, *box) >= -((4 * np.finfo(float).eps) ** 2) * best * slack
+
+
+@every_loss
+def test_losses_are_those_of_the_margins(loss):
+    rng = np.random.default_rng(0)
+    slack, cost = 3 * rng.normal(size=50), 10.0 ** rng.uniform(-3, 3, 50)
+    expected = cost @ naive.LOSS_OF_MARGIN[loss](1 - slack)
+    assert sum_losses(slack, cost, LOSSES[loss]) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("lower", [-2.0, 0.0])
+@pytest.mark.parametrize("upper", [1.0, 3.0])
+@pytest.mark.parametrize("diag", [0.0, 0.5])
+def test_losses_are_the_most_that_the_box_allows(lower, upper, diag):
+    """The best of many b in the box, and its excess over each of them."""
+    loss = Loss(lower, upper, diag)
+    for cost in (0.25, 4.0):
+        b = cost * np.linspace(lower, upper, 1001)
+        numbers = bounds(loss, cost)
+        assert numbers == (b[0], b[-1], diag / cost)
+        for slack in (-4.0, -1.0, -0.1, 0.0, 0.1, 1.0, 4.0):
+            value = b * slack - diag / cost * b**2 / 2
+            found = sum_losses(np.array([slack]), np.array([cost]), loss)
+            assert found == pytest.approx(value.max(), rel=1e-4, abs=1e-6)
+            shares = [gap_share(a, slack, *numbers) for a in b[::50]]
+            np.testing.assert_allclose(shares, found - value[::50], rtol=1e-12, atol=1e-12)
