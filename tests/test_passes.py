@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from dualsweep._threads import Workers
 from dualsweep.rows.layouts import as_rows
-from dualsweep.rows.passes import Passes
+from dualsweep.rows.passes import PARTS, Passes
 
 N_ROWS, N_FEATURES, BIAS = 61, 6, 1.5
 MEMBERS = np.random.default_rng(1).permutation(N_ROWS)[:47]
@@ -15,6 +15,8 @@ rng = np.random.default_rng(0)
 V = {"binary": rng.normal(size=N_FEATURES + 1), "many": rng.normal(size=(N_FEATURES + 1, 4))}
 COEF = {"binary": rng.normal(size=47), "many": rng.normal(size=(47, 4))}
 COEF["many"][rng.random((47, 4)) < 0.5] = 0.0
+for coef in COEF.values():  # numbers that stand for themselves
+    coef[:2], coef[2:4] = 1.0, -1.0
 every_shape = pytest.mark.parametrize("shape", V)
 
 
@@ -140,9 +142,58 @@ def test_matrices_end_when_told_to(data, cuts):
     X, _ = data
     with Workers() as workers:
         passes = Passes(as_rows(X, BIAS), workers)
-    assert passes.gram(MEMBERS, np.ones(47), lambda: True) is None
-    factors = np.zeros(47, np.int64), np.zeros((47, 4), np.int64), np.zeros((47, 4, 4))
-    assert passes.gram_many(MEMBERS, lambda some: factors, 4, lambda: True) is None
+    calls = []
+
+    def stop():
+        calls.append("stop")
+        return True
+
+    def factors(some):
+        calls.append("factors")
+        return np.zeros(47, np.int64), np.zeros((47, 4), np.int64), np.zeros((47, 4, 4))
+
+    assert passes.gram(MEMBERS, np.ones(47), stop) is None
+    assert len(calls) <= PARTS + 1  # each part ends at once
+    assert passes.gram_many(MEMBERS, factors, 4, stop) is None
+    assert calls.count("factors") <= PARTS
+
+
+@pytest.mark.parametrize(("pairs", "of_gram", "of_many"), [(500, 10, 3), (100, 2, 2)])
+def test_chunks_are_as_long_as_they_may_be(monkeypatch, pairs, of_gram, of_many):
+    """Rows of 7 entries: no more than 12 responses, 30 entries, and so many products at a time."""
+    monkeypatch.setattr("dualsweep.rows.passes.CHUNK", 12)
+    monkeypatch.setattr("dualsweep.rows.passes.CHUNK_ENTRIES", 30)
+    monkeypatch.setattr("dualsweep.rows.passes.PAIRS_PER_CALL", pairs)
+    passes = naive.passes_of(naive.random_data(N_ROWS, N_FEATURES)[0], BIAS)
+    lengths = []
+
+    def see(some, *_):
+        lengths.append(some.stop - some.start)
+
+    def assert_lengths(longest):
+        assert lengths == [longest] * (47 // longest) + [47 % longest] * (47 % longest > 0)
+        lengths.clear()
+
+    for shape, responses, product in (("binary", 12, 4), ("many", 3, 3)):
+        out = np.zeros(V[shape].shape)
+        passes.scan(MEMBERS, V[shape], see, 1)
+        assert_lengths(responses)
+        passes.add_weighted(MEMBERS, lambda some, c=COEF[shape]: see(some) or c[some], out)
+        assert_lengths(responses)
+        passes.add_product(MEMBERS, V[shape], lambda some, scores: see(some) or scores, out)
+        assert_lengths(product)
+    passes.gram(MEMBERS, np.ones(47), lambda: lengths.append(0) or False)
+    assert len(lengths) == -(-47 // of_gram) + 1
+    lengths.clear()
+    empty = np.zeros(47, np.int64), np.zeros((47, 2), np.int64), np.zeros((47, 2, 2))
+    passes.gram_many(MEMBERS, lambda some: see(some) or empty, 2, lambda: False)
+    assert_lengths(of_many)
+
+
+def test_no_rows_at_all():
+    passes = naive.passes_of(np.empty((0, N_FEATURES)), BIAS)
+    assert passes.sqnorms().shape == (0,)
+    assert passes.responses(MEMBERS[:0], V["many"]).shape == (0, 4)
 
 
 def test_nobody_is_nothing(data, cuts):
