@@ -160,9 +160,9 @@ def test_matrices_end_when_told_to(data, cuts):
 
 @pytest.mark.parametrize(("pairs", "of_gram", "of_many"), [(500, 10, 3), (100, 2, 2)])
 def test_chunks_are_as_long_as_they_may_be(monkeypatch, pairs, of_gram, of_many):
-    """Rows of 7 entries: no more than 12 responses, 30 entries, and so many products at a time."""
+    """Rows of 7 entries: no more than 12 responses, 60 entries, and so many products at a time."""
     monkeypatch.setattr("dualsweep.rows.passes.CHUNK", 12)
-    monkeypatch.setattr("dualsweep.rows.passes.CHUNK_ENTRIES", 30)
+    monkeypatch.setattr("dualsweep.rows.passes.CHUNK_ENTRIES", 60)
     monkeypatch.setattr("dualsweep.rows.passes.PAIRS_PER_CALL", pairs)
     passes = naive.passes_of(naive.random_data(N_ROWS, N_FEATURES)[0], BIAS)
     lengths = []
@@ -174,7 +174,7 @@ def test_chunks_are_as_long_as_they_may_be(monkeypatch, pairs, of_gram, of_many)
         assert lengths == [longest] * (47 // longest) + [47 % longest] * (47 % longest > 0)
         lengths.clear()
 
-    for shape, responses, product in (("binary", 12, 4), ("many", 3, 3)):
+    for shape, responses, product in (("binary", 12, 8), ("many", 3, 3)):
         out = np.zeros(V[shape].shape)
         passes.scan(MEMBERS, V[shape], see, 1)
         assert_lengths(responses)
@@ -188,6 +188,25 @@ def test_chunks_are_as_long_as_they_may_be(monkeypatch, pairs, of_gram, of_many)
     empty = np.zeros(47, np.int64), np.zeros((47, 2), np.int64), np.zeros((47, 2, 2))
     passes.gram_many(MEMBERS, lambda some: see(some) or empty, 2, lambda: False)
     assert_lengths(of_many)
+
+
+@pytest.mark.parametrize(
+    ("shape", "entries_per_weight", "expected"),
+    [("binary", 12, [11, 12, 12, 12]), ("many", 4, [15, 16, 16]), ("many", 12, [47])],
+)
+def test_sums_have_as_many_parts_as_pay(monkeypatch, shape, entries_per_weight, expected):
+    """All rows have 366 entries, for 7 weights or for 28."""
+    monkeypatch.setattr("dualsweep.rows.passes.PARTS_FROM", 47)
+    monkeypatch.setattr("dualsweep.rows.passes.ENTRIES_PER_WEIGHT", entries_per_weight)
+    passes = naive.passes_of(naive.random_data(N_ROWS, N_FEATURES)[0], BIAS)
+    lengths = []
+
+    def coef(some):
+        lengths.append(some.stop - some.start)
+        return COEF[shape][some]
+
+    passes.add_weighted(MEMBERS, coef, np.zeros(V[shape].shape))
+    assert lengths == expected
 
 
 def test_no_rows_at_all():
