@@ -599,6 +599,11 @@ def test_newton_passes(formulation, layout, rho):
 
     counts, classes, M = np.empty(18, int), np.empty((18, k), int), np.empty((18, k, k))
     curvature_factors(y, cost, joint, rho, u, counts, classes, M)
+    free = ((b > 0) & (joint | (b < cost[:, None]))).sum(axis=1)
+    bound = joint & (b.sum(axis=1) > cost * (1 - 1e-12))
+    np.testing.assert_array_equal(counts, free + ((free > 0) & ~bound))  # the label's, too
+    for n, factor in zip(counts, M, strict=True):
+        np.testing.assert_array_equal(factor[:n, :n], factor[:n, :n].T)
 
     def factors(some):
         return counts[some], classes[some], M[some]
