@@ -173,10 +173,10 @@ def test_kernels_of_block_steps_do_not_exceed_the_bound_by_rounding():
     _, problem = setup("crammer_singer")
     rng = np.random.default_rng(0)
     for _ in range(50):
-        t, b, upper = rng.uniform(0.9, 1.0, 100), np.zeros(100), rng.uniform(0.1, 0.3)
+        t, b, upper = rng.uniform(0.9, 1.0, 400), np.zeros(400), rng.uniform(0.1, 0.3)
         new, _ = step_of_block(problem, t, b, upper, 1e-1)
         assert np.cumsum(new)[-1] == pytest.approx(upper, rel=1e-12)
-        assert np.cumsum(new)[-1] <= upper * (1 + 3 * np.finfo(float).eps)
+        assert np.cumsum(new)[-1] <= upper * (1 + np.finfo(float).eps)
 
 
 def random_duals(oracle, rng):
