@@ -43,7 +43,7 @@ coverage: $(VENV)/.mutation
 	$(COVERAGE) $(foreach name,random rows passes duals kernels subproblems schedules,tests/test_$(name).py) \
 		-k "not active"
 	$(COVERAGE) $(foreach name,newton multiclass momentum,tests/test_$(name).py) \
-		-k "passes or inner or a_sweep or shrunk or kernels or (certificate_ and not alpha) or slots or gap_of_w"
+		-k "newton_passes or inner or a_sweep or shrunk or kernels or (certificate_ and not alpha) or slots or gap_of_w"
 	$(BIN)/coverage report --rcfile=tests/mutation/coverage.ini
 
 # Time to equal primal suboptimality against scikit-learn, LIBLINEAR and ReHLine. DATA is a folder
