@@ -130,6 +130,18 @@ def test_optimality_conditions(k, upper, kind):
     assert multiplier <= tiny or b.sum() == pytest.approx(upper, rel=1e-9, abs=k * tiny)
 
 
+@pytest.mark.parametrize("way", ["guesses"], indirect=True)
+@pytest.mark.parametrize("k", [2, 5, 20])
+def test_any_guess_leads_to_the_level_of_weston_watkins(k):
+    """Which is where the sum of the dual variables is the level itself."""
+    rng = np.random.default_rng(k)
+    for _ in range(50):
+        v, upper = rng.normal(1.0, 2.0, k), rng.uniform(0.1, 3.0)
+        for guess in (0.0, v.max() - upper, v.max(), *rng.uniform(-1, 5, 5)):
+            level = weston_watkins_level(v, k, upper, guess, np.empty(k))
+            assert level == pytest.approx(np.clip(v - level, 0.0, upper).sum(), abs=1e-12)
+
+
 @pytest.mark.parametrize("way", ["guesses", "walk"], indirect=True)
 @pytest.mark.parametrize("upper", [0.1, 0.3, 1.7])
 def test_what_came_and_went_under_weston_watkins_leaves_no_trace(upper):
