@@ -160,7 +160,7 @@ def test_entries_and_gram(layout):
         np.testing.assert_array_equal(found, x)
         assert place[count - 1] == d - 1  # the bias is the last one
         assert np.isnan(value[count:]).all()
-    assert n_rows(rows) == n
+    assert (n_rows(rows), rows.n_features) == (n, d - 1)
     stored = np.full(n, d) if layout == "dense" else (Z != 0).sum(axis=1)
     np.testing.assert_array_equal(counts, stored)
     assert n_stored(rows) == stored.sum() - n  # the bias is not stored
