@@ -221,12 +221,16 @@ class Run:
             if self.best_alpha is not None and not self.gap <= self.best_gap:
                 self.alpha = self.best_alpha
                 self.check()
-            if not np.isfinite(self.gap):  # overflow: no certificate was ever finite
+            if not self.gap <= self.problem.primal_at_zero:  # worse than no model, or overflow
                 self._start_over()
             scale = self.problem.best_scale(self.candidates, self.alpha, self.slack, self.w)
             if scale < 1.0:
+                unscaled, gap = copy(self.alpha), self.gap
                 self.alpha *= scale
                 self.check()
+                if not self.gap <= gap:  # for what rounding may hide in it
+                    self.alpha = unscaled
+                    self.check()
         if not np.isfinite(self.gap):  # of weights that are 0
             raise ValueError(
                 "X has NaN or infinity that it did not have when training began. It must not "
