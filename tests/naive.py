@@ -23,8 +23,8 @@ from dualsweep.kernels.certificate import (
 from dualsweep.problems.binary import BinaryProblem
 from dualsweep.problems.losses import LOSSES
 from dualsweep.problems.multiclass import MulticlassProblem
+from dualsweep.rows.dense import passes_over
 from dualsweep.rows.layouts import as_rows
-from dualsweep.rows.passes import Passes
 
 LOSS_OF_MARGIN = {
     "hinge": lambda z: np.maximum(0, 1 - z),
@@ -314,7 +314,7 @@ def library_multiclass(X, oracle, bias=0.0):
 
 
 def passes_of(X, bias=0.0):
-    return Passes(as_rows(X, bias), Workers())
+    return passes_over(as_rows(X, bias), Workers())
 
 
 def certified(problem, alpha, members=None):

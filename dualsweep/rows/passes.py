@@ -8,6 +8,7 @@ what they need, a part or a chunk of them at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from itertools import pairwise
 from typing import Any
 
@@ -26,10 +27,11 @@ from .functions import (
 )
 from .layouts import Rows, n_rows, n_stored
 
-__all__ = ["Passes"]
+__all__ = ["Passes", "chunks"]
 
-# Passes are cut into so many parts from so many rows on.
-PARTS, PARTS_FROM = 4, 20_000
+# Passes are cut into parts of at least so many rows, at most so many: a part takes its time to be
+# handed to a thread. Gram matrices take longer for a row.
+PARTS, PART_ROWS, GRAM_ROWS = 16, 10_000, 1024
 
 # Each part of a weighted sum has weights of its own to add to, which have to be filled with zeros
 # and added up. There are as many parts as have so many entries per weight, or one.
@@ -61,15 +63,31 @@ class Passes:
     per class.
     """
 
+    # Time that an entry takes in a sweep, and a pair of entries in a Gram matrix, in that of an
+    # entry read in sequence: about a nanosecond.
+    entry_time, pair_time = 2.0, 0.6
+
     def __init__(self, rows: Rows, workers: Workers) -> None:
         self.rows, self.workers = rows, workers
         self.n_rows, self.n_stored = n_rows(rows), n_stored(rows)
         self.n_weights = rows.n_features + 1
         self.per_row = self.n_stored / max(self.n_rows, 1) + 1  # entries, the bias included
 
-    def sum(self, function: Callable[[slice], Any], n: int, most_parts: int = PARTS) -> Any:
+    def shared(self, workers: Workers) -> Passes:
+        """Return passes over the same rows with other threads."""
+        twin = copy(self)
+        twin.workers = workers
+        return twin
+
+    def sum(
+        self,
+        function: Callable[[slice], Any],
+        n: int,
+        most_parts: int = PARTS,
+        part_rows: int | None = None,
+    ) -> Any:
         """Return the sum of the arrays that `function` returns for the parts of n members."""
-        parts = self.workers.map(function, _parts(n, most_parts))
+        parts = self.workers.map(function, _parts(n, most_parts, part_rows))
         total = parts[0]
         for part in parts[1:]:
             total += part
@@ -84,9 +102,8 @@ class Passes:
     def responses(self, members: Any, W: Any) -> Any:
         """Return ``X[members] @ W``, the bias included."""
         out = np.empty((len(members), *W.shape[1:]))
-        respond = _respond if W.ndim == 1 else _respond_many
         self.workers.map(
-            lambda part: respond(self.rows, members[part], W, out[part]), _parts(len(members))
+            lambda part: self._respond(members[part], W, out[part]), _parts(len(members))
         )
         return out
 
@@ -98,13 +115,12 @@ class Passes:
         It is called with which of the members they are, their responses, which are its own to
         change, and totals to add to, in order.
         """
-        respond = _respond if W.ndim == 1 else _respond_many
 
         def part(part: slice) -> Any:
             totals = np.zeros(n_totals)
-            for chunk in _chunks(part, CHUNK / max(W.shape[1:], default=1)):
+            for chunk in chunks(part, CHUNK / max(W.shape[1:], default=1)):
                 out = np.empty((chunk.stop - chunk.start, *W.shape[1:]))
-                respond(self.rows, members[chunk], W, out)
+                self._respond(members[chunk], W, out)
                 look(chunk, out, totals)
             return totals
 
@@ -120,7 +136,7 @@ class Passes:
         length = CHUNK / n_classes if callable(coef) else len(members)
 
         def part(part: slice, W: Any) -> None:
-            for chunk in _chunks(part, length):
+            for chunk in chunks(part, length):
                 self._add(members[chunk], coef(chunk) if callable(coef) else coef[chunk], W)
 
         self._add_parts(part, len(members), out)
@@ -131,12 +147,11 @@ class Passes:
         """Add ``sum_i change(x_i.V) x_i``: a sum weighted by what becomes of the responses."""
         n_classes = max(V.shape[1:], default=1)
         length = min(CHUNK / n_classes, CHUNK_ENTRIES / self.per_row)
-        respond = _respond if V.ndim == 1 else _respond_many
 
         def part(part: slice, W: Any) -> None:
-            for chunk in _chunks(part, length):
+            for chunk in chunks(part, length):
                 responses = np.empty((chunk.stop - chunk.start, *V.shape[1:]))
-                respond(self.rows, members[chunk], V, responses)
+                self._respond(members[chunk], V, responses)
                 self._add(members[chunk], change(chunk, responses), W)
 
         self._add_parts(part, len(members), out)
@@ -146,14 +161,18 @@ class Passes:
 
         def part(part: slice) -> Any:
             half = np.zeros((self.n_weights, self.n_weights))
-            for chunk in _chunks(part, PAIRS_PER_CALL / self.per_row**2):
+            for chunk in chunks(part, PAIRS_PER_CALL / self.per_row**2):
                 _add_outer(self.rows, members[chunk], scale[chunk], half)
                 if stop():
                     break
             return half
 
-        half = self.sum(part, len(members))
+        half = self.sum(part, len(members), self.gram_parts(), GRAM_ROWS)
         return None if stop() else half + half.T
+
+    def gram_parts(self, n_classes: int = 1) -> int:
+        """Return how many parts of a Gram matrix together take about as much memory as X."""
+        return max(min(PARTS, int(self.n_stored / (self.n_weights * n_classes) ** 2)), 1)
 
     def gram_many(
         self,
@@ -173,16 +192,21 @@ class Passes:
         def part(part: slice) -> Any:
             blocks = np.zeros((k, k, d, d))
             values, places = np.empty(d), np.empty(d, np.int64)
-            for chunk in _chunks(part, min(CHUNK / k**2, PAIRS_PER_CALL / pairs)):
+            for chunk in chunks(part, min(CHUNK / k**2, PAIRS_PER_CALL / pairs)):
                 _add_outer_many(self.rows, members[chunk], *factors(chunk), blocks, values, places)
                 if stop():
                     break
             return blocks
 
-        blocks = self.sum(part, len(members))
+        blocks = self.sum(part, len(members), self.gram_parts(k), GRAM_ROWS)
         return None if stop() else _whole_gram(blocks)
 
+    def _respond(self, members: Any, W: Any, out: Any) -> None:
+        """Fill in the responses of a chunk."""
+        (_respond if W.ndim == 1 else _respond_many)(self.rows, members, W, out)
+
     def _add(self, members: Any, coef: Any, W: Any) -> None:
+        """Add a chunk to weights."""
         if W.ndim == 1:
             _add_rows(self.rows, members, coef, W)
         else:
@@ -203,14 +227,14 @@ class Passes:
         self.sum(part, n, max(min(PARTS, int(per_weight / ENTRIES_PER_WEIGHT)), 1))
 
 
-def _parts(n: int, most: int = PARTS) -> list[slice]:
+def _parts(n: int, most: int = PARTS, part_rows: int | None = None) -> list[slice]:
     """Cut n rows into parts that depend on their number alone."""
-    count = max(min(most, n), 1) if n >= PARTS_FROM else 1
+    count = max(min(most, n // (part_rows or PART_ROWS)), 1)
     bounds = [n * part // count for part in range(count + 1)]
     return [slice(*pair) for pair in pairwise(bounds)]
 
 
-def _chunks(part: slice, length: float) -> Iterator[slice]:
+def chunks(part: slice, length: float) -> Iterator[slice]:
     """Cut a part into chunks of about this length."""
     step = max(int(length), 1)
     return (

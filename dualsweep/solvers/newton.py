@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dposv
 
+from ..kernels.loss import bounds
 from ..kernels.multiclass import signed_duals
 from ..kernels.newton import implied_dual, slope
 from ..kernels.newton_multiclass import (
@@ -260,6 +261,11 @@ class _Binary(_Iterate):
         self.scale = np.empty(len(self.y))  # by how much b changes with its slack
         super().__init__(run, problem)
         self.rho = 0.0 if self.loss.diag > 0 else FIRST_RHO / float(self.cost.mean())
+        # The Gram matrix of some rows, which they are, and their factors but for rho.
+        self.gram: Any = None
+        self.summed = np.zeros(len(self.y), bool)
+        _, _, diag = bounds(self.loss, self.cost)
+        self.base = np.ones(len(self.y)) if self.rho > 0.0 else 1.0 / diag
 
     def first_slack(self) -> Any:
         return self.target
@@ -285,17 +291,29 @@ class _Binary(_Iterate):
     def slope(self, part: slice, q: Any, t: float) -> tuple[float, float]:
         return slope(self.u[part], q[part], self.cost[part], self.loss, self.rho, t)
 
-    def _free(self) -> tuple[Any, Any]:
-        """Return the rows of which the Hessian is made up, and their factors."""
-        free = np.flatnonzero(self.scale)
-        return self.members[free], self.scale[free]
-
     def hessian(self) -> Any:
-        return self.passes.gram(*self._free(), self.run.poll)
+        # From that of the step before, where few rows have come or gone since. Factors are those of
+        # rho = 0 or, for the hinge loss, 1 / rho.
+        free = self.scale != 0.0
+        if self.gram is not None and np.count_nonzero(free != self.summed) < np.count_nonzero(free):
+            self._add_gram(free & ~self.summed, 1.0)
+            self._add_gram(self.summed & ~free, -1.0)
+        else:
+            self.gram = np.zeros((self.w.size, self.w.size))
+            self._add_gram(free, 1.0)
+        self.summed = free
+        return None if self.gram is None else self.gram / (self.rho if self.rho > 0.0 else 1.0)
+
+    def _add_gram(self, rows: Any, sign: float) -> None:
+        """Add rows to the Gram matrix or take them away; there is none if told to stop."""
+        if self.gram is not None and rows.any():
+            gram = self.passes.gram(self.members[rows], self.base[rows], self.run.poll)
+            self.gram = None if gram is None else self.gram + sign * gram
 
     def add_hessian_product(self, v: Any, out: Any) -> None:
-        free, scale = self._free()
-        self.passes.add_product(free, v, lambda some, scores: scale[some] * scores, out)
+        free = np.flatnonzero(self.scale)
+        scale, members = self.scale[free], self.members[free]
+        self.passes.add_product(members, v, lambda some, scores: scale[some] * scores, out)
 
 
 class _Multiclass(_Iterate):

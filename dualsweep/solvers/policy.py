@@ -29,9 +29,9 @@ DIRECT_WEIGHTS = 2000
 # need no sweeps first.
 AT_ONCE, AT_ONCE_SWEEPS = 5e6, 10.0
 
-# What a sweep costs: before it has visited a row, per row and per entry; with many classes, per
-# block step and per entry and class.
-SWEEP_CALL, SWEEP_ROW, SWEEP_ENTRY = 10_000.0, 100.0, 2.0
+# What a sweep costs: before it has visited a row and per row; with many classes, per block step and
+# per entry and class. (Per entry: see `Passes`.)
+SWEEP_CALL, SWEEP_ROW = 10_000.0, 100.0
 SWEEP_BLOCK, SWEEP_CLASS = 250.0, 0.25
 
 # Sweeps that have to be done to judge their rate, and as a part of what Newton is worth.
@@ -178,7 +178,8 @@ def newton_cost(problem: Problem) -> float:
     factor = d**3 / 3 / 10  # ten multiplications of LAPACK in the time of one entry
     if isinstance(problem, BinaryProblem):
         steps, free = (10, 0.5) if problem.loss.diag > 0 else (35, 0.08)  # part of the rows in J
-        return steps * (3 * stored + 0.6 * free * pairs + factor + 40 * n + 30_000)
+        pairs *= free * problem.passes.pair_time
+        return steps * (3 * stored + pairs + factor + 40 * n + 30_000)
     classes = problem.n_classes
     steps = 40 if problem.joint else 20
     # As many pairs of classes as there are classes, the free ones of a row being few.
@@ -188,7 +189,7 @@ def newton_cost(problem: Problem) -> float:
 
 def _sweep_cost(problem: Problem) -> float:
     if isinstance(problem, BinaryProblem):
-        sweep = SWEEP_ENTRY * problem.passes.n_stored + SWEEP_ROW * problem.n_rows
+        sweep = problem.passes.entry_time * problem.passes.n_stored + SWEEP_ROW * problem.n_rows
     elif isinstance(problem, MulticlassProblem):
         sweep = SWEEP_CLASS * problem.n_classes * problem.passes.n_stored
         sweep += SWEEP_BLOCK * problem.n_rows

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..problems.labels import encode_labels, row_costs
+from ..rows.dense import passes_over
 from ..rows.layouts import as_rows
-from ..rows.passes import Passes
 from .context import Context
 from .formulations import FORMULATIONS, Formulation
 from .settings import Settings
@@ -41,7 +41,7 @@ class TrainingSet:
             raise ValueError("There are no features to learn from.")
         self.y, self.weight, self.bias = y, weight, bias
         self.classes, self.codes = encode_labels(y, weight)
-        self.passes = Passes(as_rows(X, bias), context.workers)
+        self.passes = passes_over(as_rows(X, bias), context.workers)
         self.sqnorm = self.passes.sqnorms()
         context.deliver()
         check_finite(self.sqnorm)
@@ -51,7 +51,7 @@ class TrainingSet:
         part = copy(self)
         part.weight = times.astype(np.float64) if self.weight is None else times * self.weight
         part.classes, part.codes = encode_labels(part.y, part.weight)
-        part.passes = Passes(self.passes.rows, context.workers)
+        part.passes = self.passes.shared(context.workers)
         return part
 
     def formulate(self, settings: Settings) -> Formulation:
