@@ -17,14 +17,13 @@ from dualsweep._threads import Workers
 from dualsweep.kernels.certificate import (
     SLACK_ROUNDING,
     SUM_ROUNDING,
-    primal_and_gap,
-    squared_length,
 )
 from dualsweep.problems.binary import BinaryProblem
 from dualsweep.problems.losses import LOSSES
 from dualsweep.problems.multiclass import MulticlassProblem
 from dualsweep.rows.dense import passes_over
 from dualsweep.rows.layouts import as_rows
+from dualsweep.solvers.run import primal_and_gap_of
 
 LOSS_OF_MARGIN = {
     "hinge": lambda z: np.maximum(0, 1 - z),
@@ -322,14 +321,7 @@ def certified(problem, alpha, members=None):
     members = problem.candidates if members is None else members
     w, slack = np.full(problem.weights_shape, np.nan), np.full(len(members), np.nan)
     problem.fill_weights(members, alpha, w)
-    return w, *certified_weights(problem, alpha, w, members, slack), slack
-
-
-def certified_weights(problem, alpha, w, members, slack):
-    size = squared_length(w.reshape(-1))
-    length = problem.margin_length(size)
-    totals = problem.totals(members, alpha, w, length, slack)
-    return primal_and_gap(size, totals, len(members))
+    return w, *primal_and_gap_of(problem, members, alpha, w, slack), slack
 
 
 def nearest_float(token, dtype):

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..kernels.certificate import primal_and_gap, squared_length
 from ..problems.result import relative
-from ..solvers.run import ROUNDING
+from ..solvers.run import ROUNDING, primal_and_gap_of
 from ..training import Context, Fitted, TrainingSet, train
 from ._validation import check_weights
 from .svc import LinearSVC
@@ -139,10 +138,9 @@ def _primals(found: Fitted, weights: Any) -> Any:
     for p in range(len(found.results)):
         problem = found.formulation.problem(p)
         w, members = found.formulation.problem_weights(p, weights), problem.candidates
-        size, slack = squared_length(w.reshape(-1)), np.empty(len(members))
-        length = problem.margin_length(size)
-        totals = problem.totals(members, problem.zero_alpha(), w, length, slack)
-        primals.append(primal_and_gap(size, totals, len(members))[0])
+        slack = np.empty(len(members))
+        primal, _ = primal_and_gap_of(problem, members, problem.zero_alpha(), w, slack)
+        primals.append(primal)
     return np.array(primals)
 
 

@@ -259,9 +259,7 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
             tol = self.tol if self.tol_search is None else self.tol_search
             searched = replace(settings, tol=tol)
             found = search(model, searched, data, splits, Cs, score, self.patience, context)
-            if context.stop():
-                context.deliver()
-                raise KeyboardInterrupt  # whoever got it carried on, but there is nothing to keep
+            context.give_up()
             best = choose(found["mean_score_"], found["std_error_"], self.selection)
             model.C = float(found["Cs_"][best])
             context.show_anew()

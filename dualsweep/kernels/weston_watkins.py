@@ -68,7 +68,7 @@ def _walk(v: Any, k: int, upper: float, scratch: Any) -> float:
     sort_descending(scratch, n)
     entered = 0  # entries above 0
     full = 0  # entries at upper
-    # The sum over entries strictly between the bounds, with its rounding error carried along: an
+    # The sum over entries strictly between the bounds, with its rounding error carried along: a
     # large entry that has come and gone must not leave a trace.
     total, error = 0.0, 0.0
     while full < n:

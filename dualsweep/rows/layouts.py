@@ -90,8 +90,6 @@ def n_stored(rows: Rows) -> int:
 
 def _read_only(array: Any) -> Any:
     view = array.view(np.ndarray)
-    if view is array:
-        view = array.view()
     view.flags.writeable = False
     return view
 

@@ -13,7 +13,7 @@ import numpy as np
 from ..kernels.certificate import primal_and_gap, squared_length
 from ..problems.result import HISTORY_DTYPE, Known, Progress, Result, relative
 
-__all__ = ["ROUNDING", "Estimate", "Problem", "Run", "gap_left"]
+__all__ = ["ROUNDING", "Estimate", "Problem", "Run", "gap_left", "primal_and_gap_of"]
 
 ROUNDING = float(np.finfo(np.float64).eps)
 
@@ -113,14 +113,14 @@ class Run:
         watch: Callable[[Progress], bool],
         alpha: Any = None,
         known: Known | None = None,
-        save: Callable[[Run], None] | None = None,
     ) -> None:
         self.problem = problem
         self.tol = tol
         self.max_iter = max_iter
         self.started = perf_counter()
         self.deadline = self.started + max_time
-        self.stop, self.watch, self.save = stop, watch, save
+        self.stop, self.watch = stop, watch
+        self.save: Callable[[Run], None] | None = None  # what to do after each whole epoch
         self.halted = False
         self.resumed = False
         self.epoch = 0
@@ -175,10 +175,7 @@ class Run:
         problem, members = self.problem, self.candidates
         if not weights_known:
             problem.fill_weights(members, self.alpha, self.w)
-        size = squared_length(self.w.reshape(-1))
-        length = problem.margin_length(size)
-        totals = problem.totals(members, self.alpha, self.w, length, self.slack)
-        self.primal, self.gap = primal_and_gap(size, totals, len(members))
+        self.primal, self.gap = primal_and_gap_of(problem, members, self.alpha, self.w, self.slack)
         # The objectives are rounded too: no gap is proven to be smaller than that.
         self.gap = max(self.gap, ROUNDING * self.primal)
         self.certified = True
@@ -292,6 +289,15 @@ class Run:
         self.estimate = Estimate(*(arrays[field.name].item() for field in fields(Estimate)))
         if not 0 <= self.estimate.checks <= self.epoch:
             raise ValueError(f"there are {self.estimate.checks} checks, but {self.epoch} epochs")
+
+
+def primal_and_gap_of(
+    problem: Problem, members: Any, alpha: Any, w: Any, slack: Any
+) -> tuple[float, float]:
+    """Return the certificate of w and `alpha`; fill in what it sees of the members."""
+    size = squared_length(w.reshape(-1))
+    totals = problem.totals(members, alpha, w, problem.margin_length(size), slack)
+    return primal_and_gap(size, totals, len(members))
 
 
 def gap_left(seen: float, before: float) -> float:

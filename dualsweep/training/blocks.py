@@ -169,8 +169,7 @@ class BlockFormulation(PerClass):
         codes = class_codes(labels if self.data.y is None else self.data.labels_of(b), self.classes)
         weight = self.data.weight_of(b)
         cost = row_costs(self.settings.C, self.class_weight, self.classes, codes, weight)
-        y = np.where(codes == self.positives[p], 1.0, -1.0)
-        return BinaryProblem(passes, sqnorm, y, cost, self.loss)
+        return BinaryProblem(passes, sqnorm, self.labels(p, codes), cost, self.loss)
 
     def problem(self, p: int) -> BlockProblem:
         """Return the p-th problem."""

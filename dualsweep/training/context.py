@@ -53,6 +53,8 @@ class Context:
         How many trainings there are, one after the other.
     watcher : Watcher, default=None
         Who else watches.
+    stop : callable, default=None
+        Returns whether to end with what there is; by default after Ctrl-C.
     """
 
     def __init__(
@@ -63,12 +65,14 @@ class Context:
         tol: float = 1e-3,
         steps: int = 1,
         watcher: Watcher | None = None,
+        stop: Callable[[], bool] | None = None,
     ) -> None:
         self.workers = Workers(count_threads(n_jobs))
         self.verbose, self.tol = verbose, tol
         self.bars = Bars(tol, show=verbose, steps=steps)
         self.watcher = Watcher() if watcher is None else watcher
         self.interrupt = DeferredInterrupt()
+        self._stop = stop
 
     def __enter__(self) -> Context:
         self._stack = ExitStack()
@@ -86,17 +90,21 @@ class Context:
 
     def stop(self) -> bool:
         """Return whether to end with what there is."""
-        return self.interrupt.requested
+        return self.interrupt.requested if self._stop is None else self._stop()
 
     def deliver(self) -> None:
         """Let Ctrl-C do now what it would have done."""
         self.interrupt.deliver()
 
+    def give_up(self) -> None:
+        """After Ctrl-C, when there is nothing to keep: let it do what it would have done."""
+        if self.stop():
+            self.deliver()
+            raise KeyboardInterrupt  # whoever got it carried on
+
     def part(self, watcher: Watcher, stop: Callable[[], bool]) -> Context:
         """Return the context of one of several trainings at once: one thread, its own watcher."""
-        part = Context(watcher=watcher)
-        part.stop = stop  # type: ignore[method-assign]
-        return part
+        return Context(watcher=watcher, stop=stop)
 
     def show_anew(self) -> None:
         """Leave the progress that is shown as it is, and show what follows anew."""

@@ -6,6 +6,7 @@ variables, of which the weights are the products with X.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -23,7 +24,7 @@ from ..rows.passes import Passes
 __all__ = ["FORMULATIONS", "Formulation", "PerClass"]
 
 
-class Formulation:
+class Formulation(ABC):
     """What all formulations have in common.
 
     Parameters
@@ -52,9 +53,9 @@ class Formulation:
         shape = (self.n_weight_rows, self.n_rows)
         return duals.shape == shape and bool(np.isfinite(duals.data).all())
 
+    @abstractmethod
     def problem(self, p: int) -> Any:
         """Return the p-th problem."""
-        raise NotImplementedError
 
     def start(self, p: int, dual_coef: Any) -> Any:
         """Return feasible dual variables near those of another model."""
@@ -68,7 +69,7 @@ class Formulation:
         """Return what to keep of the solution of the p-th problem."""
         return result
 
-    def complete(self, results: list[Result]) -> None:
+    def complete(self, results: list[Result]) -> None:  # noqa: B027
         """Give problems that were not begun weights of some use beside the others, in place."""
 
     def attributes(self, *ws: Any) -> dict[str, Any]:
@@ -76,17 +77,17 @@ class Formulation:
         coef, last = self.coef(ws)
         return {"classes_": self.classes, "coef_": coef, "intercept_": self.bias * last}
 
+    @abstractmethod
     def coef(self, ws: tuple[Any, ...]) -> tuple[Any, Any]:
         """Return the model's rows of coefficients, and the weights of the bias."""
-        raise NotImplementedError
 
+    @abstractmethod
     def dual_coef(self, results: list[Result]) -> Any:
         """Return the model's signed dual variables."""
-        raise NotImplementedError
 
+    @abstractmethod
     def problem_weights(self, p: int, weights: Any) -> Any:
         """Return the weights of the p-th problem that the model's rows stand for."""
-        raise NotImplementedError
 
 
 class PerClass(Formulation):
@@ -97,6 +98,10 @@ class PerClass(Formulation):
         self.loss = LOSSES[loss]
         self.positives = [1] if len(classes) == 2 else list(range(len(classes)))
         self.names = [f"class {classes[k]}" for k in self.positives]
+
+    def labels(self, p: int, codes: Any) -> Any:
+        """Return which rows are of the class of the p-th problem: 1 or -1, from class codes."""
+        return np.where(codes == self.positives[p], 1.0, -1.0)
 
     def coef(self, ws: tuple[Any, ...]) -> tuple[Any, Any]:
         """Return the model's rows of coefficients, and the weights of the bias.
@@ -113,6 +118,10 @@ class PerClass(Formulation):
             if w[:-1].any():
                 row[:] = w[:-1]
         return coef, np.array([w[-1] for w in ws], dtype=np.float64)
+
+    def problem_weights(self, p: int, weights: Any) -> Any:
+        """Return the weights of the p-th problem that the model's rows stand for."""
+        return weights[p]
 
     def fill_in(self, results: list[Result], costs: Any) -> None:
         """Let classes that were not begun score as often as they come up, in place.
@@ -164,21 +173,17 @@ class OneVersusRest(PerClass):
 
     def problem(self, p: int) -> BinaryProblem:
         """Return the p-th problem."""
-        y = np.where(self.codes == self.positives[p], 1.0, -1.0)
+        y = self.labels(p, self.codes)
         return BinaryProblem(self.passes, self.sqnorm, y, self.cost, self.loss)
 
     def start(self, p: int, dual_coef: Any) -> Any:
         """Return feasible dual variables near those of another model."""
         used = np.flatnonzero(self.cost > 0)
         lower, upper, _ = bounds(self.loss, self.cost[used])
-        y = np.where(self.codes[used] == self.positives[p], 1.0, -1.0)
+        y = self.labels(p, self.codes[used])
         alpha = np.zeros(self.n_rows)
         alpha[used] = np.clip(dual_coef[[p]].toarray()[0][used] * y, lower, upper)
         return alpha
-
-    def problem_weights(self, p: int, weights: Any) -> Any:
-        """Return the weights of the p-th problem that the model's rows stand for."""
-        return weights[p]
 
     def complete(self, results: list[Result]) -> None:
         """Let classes that were not begun score below those that were, in place.
@@ -193,7 +198,7 @@ class OneVersusRest(PerClass):
             w = np.mean([result.w for result in results if result.w.any()], axis=0)
             scores = self.passes.responses(used, w)
             for p in idle:
-                y = np.where(self.codes[used] == self.positives[p], 1.0, -1.0)
+                y = self.labels(p, self.codes[used])
                 self.give(results[p], w, 1.0 - y * scores, self.cost[used])
 
     def dual_coef(self, results: list[Result]) -> Any:
