@@ -46,12 +46,12 @@ def problem_of(formulation):
 
 
 @every_formulation
-@pytest.mark.parametrize("scale", [2.0, 4.0])
-def test_the_gap_of_w_and_alpha(formulation, scale):
+@pytest.mark.parametrize(("scale", "layout"), [(2.0, "C"), (4.0, "C"), (4.0, "F")])
+def test_the_gap_of_w_and_alpha(formulation, scale, layout):
     problem, oracle, dense = problem_of(formulation)
     n = len(problem.y)
     order = np.random.default_rng(0).permutation(n)
-    alpha, w = problem.zero_alpha(), np.zeros(problem.weights_shape)
+    alpha, w = problem.zero_alpha(), np.zeros(problem.weights_shape, order=layout)
     grads, gains, shares = np.empty(n), np.empty(n), np.empty(n)
     dual = problem.sweep(False, order, alpha, w, grads, gains, shares)
     momentum = Momentum(problem, scale, w, dual)

@@ -123,21 +123,25 @@ def test_row_functions(layout, dtype, bias, w_dtype):
     assert_same_rows(as_rows(X, bias), augment(dense, bias), w_dtype)
 
 
+@pytest.mark.parametrize("order", "CF")
 @pytest.mark.parametrize("w_dtype", FLOATS)
-@pytest.mark.parametrize("few", [1, 2, 3, 8])  # of 8 classes: few are written one by one
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("k", "few"), [(8, 1), (8, 2), (9, 3), (8, 8)])  # few one by one, or all
 @pytest.mark.parametrize("layout", ["dense", "csr"])
-def test_multiclass_row_functions(layout, few, w_dtype):
-    X = np.ascontiguousarray(ragged()[:, 1:])  # 11 columns, no multiple of 4
-    Z = augment(X, 2.5)
+def test_multiclass_row_functions(layout, k, few, dtype, w_dtype, order):
+    X = np.ascontiguousarray(ragged(dtype)[:, 1:])  # 11 columns, no multiple of 4
+    Z = augment(X.astype(np.float64), 2.5)
     rows = as_rows(X if layout == "dense" else sp.csr_array(X), 2.5)
     rng = np.random.default_rng(few)
-    W = rng.normal(size=(Z.shape[1], 8)).astype(w_dtype)
+    W = np.asarray(rng.normal(size=(Z.shape[1], k)), w_dtype, order=order)
     start = W.astype(np.float64)
-    classes, steps = rng.permutation(8)[:few], rng.normal(size=(len(Z), few))
-    scores, scores_few = np.full((len(Z), 8), np.nan), np.full((len(Z), few + 1), np.nan)
-    run_multiclass(rows, classes, steps, W, scores, scores_few, np.full(8, np.nan))
-    np.testing.assert_allclose(scores, Z @ start, rtol=1e-13, atol=1e-14)
-    np.testing.assert_allclose(scores_few[:, :few], Z @ start[:, classes], rtol=1e-13, atol=1e-14)
+    classes, steps = rng.permutation(k)[:few], rng.normal(size=(len(Z), few))
+    scores, scores_few = np.full((len(Z), k), np.nan), np.full((len(Z), few + 1), np.nan)
+    run_multiclass(rows, classes, steps, W, scores, scores_few, np.full(k, np.nan))
+    narrow = layout == "dense" and dtype == w_dtype == np.float32
+    close = {"rtol": 1e-5, "atol": 2e-6} if narrow else {"rtol": 1e-13, "atol": 1e-14}
+    np.testing.assert_allclose(scores, Z @ start, **close)
+    np.testing.assert_allclose(scores_few[:, :few], Z @ start[:, classes], **close)
     assert np.isnan(scores_few[:, few]).all()
     expected = start.copy()
     expected[:, classes] += Z.T @ steps

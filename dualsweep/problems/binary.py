@@ -59,6 +59,10 @@ class BinaryProblem:
         """Return dual variables to start from."""
         return np.zeros(self.n_rows)
 
+    def zero_weights(self) -> Any:
+        """Return weights to start from."""
+        return np.zeros(self.weights_shape)
+
     def slack_at_zero(self) -> Any:
         """Return what a certificate of w = 0 sees of each row with a cost."""
         return self._targets(self.candidates)

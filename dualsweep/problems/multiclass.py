@@ -61,6 +61,10 @@ class MulticlassProblem:
             return SlottedDuals(self.n_rows, self.n_classes)
         return np.zeros((self.n_rows, self.n_classes))
 
+    def zero_weights(self) -> Any:
+        """Return weights to start from."""
+        return np.zeros(self.weights_shape, order=self.passes.order)
+
     def slack_at_zero(self) -> Any:
         """Return how firm a certificate of W = 0 finds each row with a cost: not at all."""
         return np.zeros(len(self.candidates))

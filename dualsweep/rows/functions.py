@@ -51,7 +51,12 @@ def row_outer(rows: Rows, i: int, scale: float, out: Any) -> Any:
 
 @generic
 def row_scores(rows: Rows, i: int, W: Any, out: Any) -> Any:
-    """Fill `out` with ``X[i] @ W[:-1] + bias * W[-1]``, accumulated in float64."""
+    """Fill `out` with ``X[i] @ W[:-1] + bias * W[-1]``, one number per class.
+
+    Accumulated in float64, or in float32 where a dense X and W both are. The loop over classes is
+    the inner one for sparse rows, the loop over features for dense ones: there W is fastest in
+    Fortran's order, which has the weights of a class side by side.
+    """
 
 
 @generic
@@ -85,6 +90,12 @@ def row_prefetch(rows: Rows, i: int) -> Any:
 
 def _is_csr(rows: Any) -> bool:
     return rows.instance_class is CSRRows  # type: ignore[no-any-return]
+
+
+def _narrowest(rows: Any, W: Any) -> Any:
+    """Return the precision of the products of two numbers: float32 if both are."""
+    bits = max(rows[0].dtype.bitwidth, W.dtype.bitwidth)
+    return np.float32 if bits == 32 else np.float64
 
 
 # LLVM would vectorise a sparse dot product with hardware gathers, which are slower than four
@@ -172,7 +183,10 @@ def _row_sqnorm(rows: Any, i: Any) -> Any:
 
 
 @implements(row_scores, fastmath={"contract", "nsz"})
-def _row_scores(rows: Any, i: Any, W: Any, out: Any) -> Any:
+def _row_scores_csr(rows: Any, i: Any, W: Any, out: Any) -> Any:
+    if not _is_csr(rows):
+        return None
+
     def scores_csr(rows, i, W, out):  # type: ignore[no-untyped-def]
         k = out.shape[0]
         last = W[W.shape[0] - 1]
@@ -196,30 +210,40 @@ def _row_scores(rows: Any, i: Any, W: Any, out: Any) -> Any:
                 out[m] += x * np.float64(a[m])
             j += one
 
-    def scores_dense(rows, i, W, out):  # type: ignore[no-untyped-def]
-        k = out.shape[0]
-        row = rows.data[i]
-        last = W[W.shape[0] - 1]
-        for m in range(k):
-            out[m] = rows.bias * np.float64(last[m])
-        fours = row.shape[0] // 4 * 4
-        for j in range(0, fours, 4):
-            xa, xb = np.float64(row[j]), np.float64(row[j + 1])
-            xc, xd = np.float64(row[j + 2]), np.float64(row[j + 3])
-            a, b, c, d = W[j], W[j + 1], W[j + 2], W[j + 3]
-            for m in range(k):
-                left = xa * np.float64(a[m]) + xb * np.float64(b[m])
-                out[m] += left + (xc * np.float64(c[m]) + xd * np.float64(d[m]))
-        for j in range(fours, row.shape[0]):
-            x, a = np.float64(row[j]), W[j]
-            for m in range(k):
-                out[m] += x * np.float64(a[m])
+    return scores_csr
 
-    return scores_csr if _is_csr(rows) else scores_dense
+
+@implements(row_scores, fastmath=DOT_MATH)
+def _row_scores_dense(rows: Any, i: Any, W: Any, out: Any) -> Any:
+    if _is_csr(rows):
+        return None
+    number = _narrowest(rows, W)
+
+    def scores_dense(rows, i, W, out):  # type: ignore[no-untyped-def]
+        row = rows.data[i]
+        d, k = row.shape[0], out.shape[0]
+        for m in range(0, k - 1, 2):  # an entry is loaded once for two classes
+            a, b = W.T[m], W.T[m + 1]
+            one, other = number(0.0), number(0.0)
+            for j in range(d):
+                one += number(row[j]) * number(a[j])
+                other += number(row[j]) * number(b[j])
+            out[m] = one + rows.bias * a[d]
+            out[m + 1] = other + rows.bias * b[d]
+        if k % 2 == 1:
+            last, total = W.T[k - 1], number(0.0)
+            for j in range(d):
+                total += number(row[j]) * number(last[j])
+            out[k - 1] = total + rows.bias * last[d]
+
+    return scores_dense
 
 
 @implements(row_scores_few, fastmath={"contract", "nsz"})
-def _row_scores_few(rows: Any, i: Any, W: Any, classes: Any, n: Any, out: Any) -> Any:
+def _row_scores_few_csr(rows: Any, i: Any, W: Any, classes: Any, n: Any, out: Any) -> Any:
+    if not _is_csr(rows):
+        return None
+
     def scores_csr(rows, i, W, classes, n, out):  # type: ignore[no-untyped-def]
         last = W[W.shape[0] - 1]
         for c in range(n):
@@ -230,18 +254,26 @@ def _row_scores_few(rows: Any, i: Any, W: Any, classes: Any, n: Any, out: Any) -
             for c in range(n):
                 out[c] += x * np.float64(weights[classes[c]])
 
+    return scores_csr
+
+
+@implements(row_scores_few, fastmath=DOT_MATH)
+def _row_scores_few_dense(rows: Any, i: Any, W: Any, classes: Any, n: Any, out: Any) -> Any:
+    if _is_csr(rows):
+        return None
+    number = _narrowest(rows, W)
+
     def scores_dense(rows, i, W, classes, n, out):  # type: ignore[no-untyped-def]
         row = rows.data[i]
-        last = W[W.shape[0] - 1]
+        d = row.shape[0]
         for c in range(n):
-            out[c] = rows.bias * np.float64(last[classes[c]])
-        for j in range(row.shape[0]):
-            x = np.float64(row[j])
-            weights = W[j]
-            for c in range(n):
-                out[c] += x * np.float64(weights[classes[c]])
+            weights = W.T[classes[c]]
+            total = number(0.0)
+            for j in range(d):
+                total += number(row[j]) * number(weights[j])
+            out[c] = total + rows.bias * weights[d]
 
-    return scores_csr if _is_csr(rows) else scores_dense
+    return scores_dense
 
 
 # Where no more than this part of the classes change, only those are written; where more do, it is
@@ -251,6 +283,8 @@ FEW_CLASSES = 0.25
 
 @implements(row_add_few, fastmath={"contract", "nsz"})
 def _row_add_few(rows: Any, i: Any, classes: Any, step: Any, n: Any, W: Any, scratch: Any) -> Any:
+    dtype = np.float32 if W.dtype.bitwidth == 32 else np.float64
+
     # The loops over classes stand here in full: as a function of their own they are not inlined
     # and take four times as long.
     def add_csr(rows, i, classes, step, n, W, scratch):  # type: ignore[no-untyped-def]
@@ -277,27 +311,13 @@ def _row_add_few(rows: Any, i: Any, classes: Any, step: Any, n: Any, W: Any, scr
                 weights[m] += x * scratch[m]
 
     def add_dense(rows, i, classes, step, n, W, scratch):  # type: ignore[no-untyped-def]
-        k = W.shape[1]
-        last = W[W.shape[0] - 1]
-        for c in range(n):
-            last[classes[c]] += rows.bias * step[c]
         row = rows.data[i]
-        if n <= FEW_CLASSES * k:
-            for j in range(row.shape[0]):
-                x = np.float64(row[j])
-                weights = W[j]
-                for c in range(n):
-                    weights[classes[c]] += x * step[c]
-            return
-        for m in range(k):
-            scratch[m] = 0.0
+        d = row.shape[0]
         for c in range(n):
-            scratch[classes[c]] = step[c]
-        for j in range(row.shape[0]):
-            x = np.float64(row[j])
-            weights = W[j]
-            for m in range(k):
-                weights[m] += x * scratch[m]
+            weights, s = W.T[classes[c]], dtype(step[c])
+            for j in range(d):
+                weights[j] += s * dtype(row[j])
+            weights[d] += s * dtype(rows.bias)
 
     return add_csr if _is_csr(rows) else add_dense
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import copy
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -66,6 +66,8 @@ class Passes:
     # Time that an entry takes in a sweep, and a pair of entries in a Gram matrix, in that of an
     # entry read in sequence: about a nanosecond.
     entry_time, pair_time = 2.0, 0.6
+    # The order of weights of many classes in which passes are fastest.
+    order: Literal["C", "F"] = "C"
 
     def __init__(self, rows: Rows, workers: Workers) -> None:
         self.rows, self.workers = rows, workers
@@ -101,7 +103,7 @@ class Passes:
 
     def responses(self, members: Any, W: Any) -> Any:
         """Return ``X[members] @ W``, the bias included."""
-        out = np.empty((len(members), *W.shape[1:]))
+        W, out = np.asarray(W, order=self.order), np.empty((len(members), *W.shape[1:]))
         self.workers.map(
             lambda part: self._respond(members[part], W, out[part]), _parts(len(members))
         )
@@ -115,6 +117,7 @@ class Passes:
         It is called with which of the members they are, their responses, which are its own to
         change, and totals to add to, in order.
         """
+        W = np.asarray(W, order=self.order)
 
         def part(part: slice) -> Any:
             totals = np.zeros(n_totals)
@@ -126,18 +129,13 @@ class Passes:
 
         return self.sum(part, len(members))
 
-    def add_weighted(self, members: Any, coef: Any, out: Any) -> None:
-        """Add ``sum_i coef_i x_i`` to the weights `out`.
-
-        `coef` is an array with a row for each of the members, or a function that returns those
-        rows of it that it is told.
-        """
+    def add_weighted(self, members: Any, coef: Callable[[slice], Any], out: Any) -> None:
+        """Add ``sum_i coef_i x_i`` to the weights `out`; `coef` returns those of some members."""
         n_classes = max(out.shape[1:], default=1)
-        length = CHUNK / n_classes if callable(coef) else len(members)
 
         def part(part: slice, W: Any) -> None:
-            for chunk in chunks(part, length):
-                self._add(members[chunk], coef(chunk) if callable(coef) else coef[chunk], W)
+            for chunk in chunks(part, CHUNK / n_classes):
+                self._add(members[chunk], coef(chunk), W)
 
         self._add_parts(part, len(members), out)
 
@@ -145,7 +143,7 @@ class Passes:
         self, members: Any, V: Any, change: Callable[[slice, Any], Any], out: Any
     ) -> None:
         """Add ``sum_i change(x_i.V) x_i``: a sum weighted by what becomes of the responses."""
-        n_classes = max(V.shape[1:], default=1)
+        V, n_classes = np.asarray(V, order=self.order), max(V.shape[1:], default=1)
         length = min(CHUNK / n_classes, CHUNK_ENTRIES / self.per_row)
 
         def part(part: slice, W: Any) -> None:
@@ -161,8 +159,8 @@ class Passes:
 
         def part(part: slice) -> Any:
             half = np.zeros((self.n_weights, self.n_weights))
-            for chunk in chunks(part, PAIRS_PER_CALL / self.per_row**2):
-                _add_outer(self.rows, members[chunk], scale[chunk], half)
+            for chunk in chunks(part, self.gram_chunk):
+                self._add_outer(members[chunk], scale[chunk], half)
                 if stop():
                     break
             return half
@@ -214,6 +212,15 @@ class Passes:
             _add_rows_many(
                 self.rows, members, coef, W, np.empty(k, np.int64), np.empty(k), np.empty(k)
             )
+
+    @property
+    def gram_chunk(self) -> float:
+        """Rows of a Gram matrix between two looks at the clock."""
+        return PAIRS_PER_CALL / self.per_row**2
+
+    def _add_outer(self, members: Any, scale: Any, half: Any) -> None:
+        """Add a chunk to half of a Gram matrix: the whole is ``half + half'``."""
+        _add_outer(self.rows, members, scale, half)
 
     def _add_parts(self, add: Callable[[slice, Any], None], n: int, out: Any) -> None:
         """Let each part of n members add to weights of its own, the first to `out`; sum them up."""

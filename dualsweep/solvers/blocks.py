@@ -146,6 +146,10 @@ class BlockProblem:
         """Return dual variables to start from."""
         return np.zeros(self.n_rows)
 
+    def zero_weights(self) -> Any:
+        """Return weights to start from."""
+        return np.zeros(self.weights_shape)
+
     def slack_at_zero(self) -> None:
         """Return None: slacks are not kept."""
 

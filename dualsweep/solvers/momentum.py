@@ -48,7 +48,7 @@ class Momentum:
         self.part = 1.0 - 1.0 / scale  # of the centre in w
         root = float(np.sqrt(1.0 / scale))
         self.beta = (1.0 - root) / (1.0 + root)
-        self.centre, self.before = w.copy(), w.copy()
+        self.centre, self.before = w.copy("K"), w.copy("K")  # flattened alike
         self.size, _, _ = self._sizes(w)
         self.linear = (dual + 0.5 * self.size) / scale  # the dual of a, but for its |w|^2
         self.sweeps = 0
@@ -76,13 +76,13 @@ class Momentum:
     def advance(self, w: Any) -> None:
         """Move the centre after a round of sweeps, and w with it."""
         if self.sweeps % self.ROUND == 0:
-            vectors = (v.reshape(-1) for v in (w, self.before, self.centre))
+            vectors = (v.ravel("K") for v in (w, self.before, self.centre))
             _advance(*vectors, self.beta, self.part)
             self.size, _, _ = self._sizes(w)
 
     def _sizes(self, w: Any) -> Any:
         """Return the squares of ``|w|``, of ``|w(a)|`` and of ``|w - z|``."""
-        return _sizes(w.reshape(-1), self.centre.reshape(-1), self.part)
+        return _sizes(w.ravel("K"), self.centre.ravel("K"), self.part)
 
 
 @partial(jit, fastmath=DOT_MATH)

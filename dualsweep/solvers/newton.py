@@ -126,7 +126,7 @@ class _Iterate(ABC):
     def __init__(self, run: Run, problem: Any) -> None:
         self.run, self.passes, self.members = run, problem.passes, run.candidates
         self.cost = problem.cost[self.members]
-        self.w = run.w.copy()
+        self.w = run.w.copy("K")
         if run.primal > problem.primal_at_zero:  # worse than no model at all
             self.w[:] = 0.0
         self.anchor = problem.duals_of(run.alpha, self.members)
@@ -396,5 +396,6 @@ class _Multiclass(_Iterate):
             )
             return changed
 
-        shape = self.w.shape
-        self.passes.add_product(self.members, v.reshape(shape), change, out.reshape(shape))
+        product = np.zeros_like(self.w)
+        self.passes.add_product(self.members, v.reshape(product.shape), change, product)
+        out += product.ravel()

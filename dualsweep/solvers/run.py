@@ -38,6 +38,9 @@ class Problem(Protocol):
     def weights_shape(self) -> tuple[int, ...]:
         """Shape of the weights."""
 
+    def zero_weights(self) -> Any:
+        """Return weights to start from."""
+
     @property
     def primal_at_zero(self) -> float:
         """Objective where all weights are 0."""
@@ -130,7 +133,7 @@ class Run:
         self.candidates = problem.candidates
         self.slack = problem.slack_at_zero()
         self.active = len(self.candidates)
-        self.w = np.zeros(problem.weights_shape)
+        self.w = problem.zero_weights()
         # The dual point of the smallest gap that a certificate found.
         self.best_alpha: Any = None
         self.best_gap = np.inf
@@ -295,7 +298,7 @@ def primal_and_gap_of(
     problem: Problem, members: Any, alpha: Any, w: Any, slack: Any
 ) -> tuple[float, float]:
     """Return the certificate of w and `alpha`; fill in what it sees of the members."""
-    size = squared_length(w.reshape(-1))
+    size = squared_length(w.ravel("K"))
     totals = problem.totals(members, alpha, w, problem.margin_length(size), slack)
     return primal_and_gap(size, totals, len(members))
 

@@ -265,7 +265,7 @@ class AllAtOnce(Formulation):
         """Return the weights of the problem that the model's rows stand for."""
         if len(weights) == 1:  # of all with this difference, those of the smallest norm
             weights = np.concatenate([-0.5 * weights, 0.5 * weights])
-        return np.ascontiguousarray(weights.T)
+        return weights.T
 
     def dual_coef(self, results: list[Result]) -> Any:
         """Return the model's signed dual variables."""
