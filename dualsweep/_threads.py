@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any, TypeVar
@@ -48,6 +48,11 @@ class Workers:
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
+
+    def submit(self, function: Callable[..., Made], *arguments: Any) -> Future[Made]:
+        """Let one of the other threads do it; there has to be one."""
+        assert self._pool is not None
+        return self._pool.submit(function, *arguments)
 
     def map(self, function: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
         """Return what `function` makes of each item, in their order."""

@@ -6,8 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections import deque
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from threading import Event
 
 import numpy as np
@@ -32,7 +31,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dualsweep import LinearSVC, LinearSVCCV
 from dualsweep.estimators import _folds, cv
-from dualsweep.estimators._folds import Fold, FoldWatcher
+from dualsweep.estimators._folds import Fold, FoldBar
 from dualsweep.estimators._search import _settled, choose
 from dualsweep.training import Context, TrainingSet
 
@@ -77,8 +76,7 @@ def iris():
 def fold_of(svc, X, y, weight, train, test, Cs):
     context = Context()
     data = TrainingSet(X, y, weight, 1.0, context)
-    part = context.part(FoldWatcher(context.bars, 0), stop=lambda: False)
-    return Fold(svc, svc._settings(), data, train, test, Cs, part)
+    return Fold(svc, svc._settings(), data, train, test, Cs, context, FoldBar(context.bars, 0))
 
 
 @every_model
@@ -101,8 +99,10 @@ def test_a_fold_is_a_fit_on_the_subset(digits, params, layout, class_weight):
         models.append(model)
         return model.score(X[chosen], y[chosen])
 
-    while not fold.finished:
-        fold.advance(score)
+    for c in range(2):
+        assert fold.tried == c
+        fold.advance(c, score)
+    assert not fold.seeds  # nothing is kept that nothing starts from
 
     if isinstance(class_weight, dict):  # what scikit-learn would refuse on the subset
         svc.class_weight = {0: 3.0}
@@ -127,7 +127,7 @@ def test_a_row_that_is_drawn_twice_counts_twice(iris):
     svc = LinearSVC(**TIGHT)
     fold = fold_of(svc, X, y, None, train, slice(0, 5), [0.1])
     models = []
-    fold.advance(lambda model, _: models.append(model) or 0.0)
+    fold.advance(0, lambda model, _: models.append(model) or 0.0)
     subset = clone(svc).set_params(C=0.1).fit(X[train], y[train])
     assert models[0].primal_objective_ == pytest.approx(subset.primal_objective_, rel=2e-8)
     np.testing.assert_allclose(models[0].coef_, subset.coef_, atol=1e-3)
@@ -282,67 +282,63 @@ def test_the_search_stops_when_scores_have_settled(cancer):
         np.testing.assert_array_equal(model.Cs_, Cs[:n])
         assert model.scores_.shape == (5, n)
         assert model.C_ == 0.01
-        assert max(tried) <= Cs[min(n, 9)]  # with one thread, folds run one C ahead at most
+        assert max(tried) == Cs[n - 1]  # with one thread nothing is tried in vain
 
 
-class WhimsicalWorker:
-    """One thread's worth of work, done in order, at moments that a seed decides."""
+class WhimsicalWorkers:
+    """Threads that do what they are told when a seed says so, in an order that it decides."""
 
     def __init__(self, seed):
-        self.rng, self.queue = np.random.default_rng(seed), deque()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        pass
+        self.rng, self.queue, self.most = np.random.default_rng(seed), [], 0
 
     def submit(self, function, *arguments):
         self.queue.append((future := Future(), function, arguments))
-        self.work(self.rng.integers(4))
+        self.most = max(self.most, len(self.queue))
         return future
 
-    def wait(self, futures, return_when):
-        while not any(future.done() for future in futures):
-            self.work(1)
-        self.work(self.rng.integers(4))
-        return wait(futures, return_when=return_when)
-
-    def work(self, n):
-        for _ in range(min(n, len(self.queue))):
-            future, function, arguments = self.queue.popleft()
+    def wait(self, futures, **options):
+        for _ in range(self.rng.integers(1, 1 + len(self.queue)) if self.queue else 0):
+            future, function, arguments = self.queue.pop(self.rng.integers(len(self.queue)))
             if future.set_running_or_notify_cancel():
                 future.set_result(function(*arguments))
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_one_thread_tries_one_cost_too_many_at_most(monkeypatch, seed):
-    """However the thread that decides and the one that trains take turns."""
-    worker = WhimsicalWorker(seed)
-    monkeypatch.setattr(_folds, "ThreadPoolExecutor", lambda n_threads: worker)
-    monkeypatch.setattr(_folds, "wait", worker.wait)
+class DummyFold(Fold):
+    def __init__(self, stride, stop):
+        self.Cs, self.stride, self.stop, self.points = range(9), stride, stop, [None] * 9
 
-    class Dummy:
-        def __init__(self):
-            self.points = []
+    def advance(self, c, score):
+        if not self.stop():
+            if self.stride == 3:
+                needed = {0: [], 1: [0], 2: [0], 3: [0], 4: [3], 5: [3], 6: [3], 7: [6], 8: [6]}[c]
+            else:
+                needed = [c - 1] if c else []
+            assert all(self.points[seed] for seed in needed)
+            self.points[c] = "tried"
 
-        @property
-        def finished(self):
-            return len(self.points) == 9
 
-        def advance(self, score):
-            if not halt.is_set():
-                self.points.append(None)
-
-    folds, asked, halt = [Dummy() for _ in range(5)], [], Event()
+@pytest.mark.parametrize("stride", [1, 3])
+@pytest.mark.parametrize("n_threads", [1, 4, 32])
+@pytest.mark.parametrize("seed", range(10))
+def test_folds_advance_side_by_side(monkeypatch, stride, n_threads, seed):
+    """However threads take turns: the smallest C first, and one thread tries nothing in vain."""
+    halt, asked = Event(), []
+    context = Context(stop=halt.is_set)
+    context.workers = WhimsicalWorkers(seed)
+    monkeypatch.setattr(_folds, "wait", context.workers.wait)
+    folds = [DummyFold(stride, halt.is_set) for _ in range(5)]
 
     def enough(n):
         asked.append(n)
         return n == 4
 
-    n = _folds.advance_folds(folds, None, n_threads=1, context=Context(), halt=halt, enough=enough)
+    n = _folds.advance_folds(
+        folds, None, n_threads=n_threads, context=context, halt=halt, enough=enough
+    )
     assert (n, asked) == (4, [1, 2, 3, 4])
-    assert {len(fold.points) for fold in folds} <= {4, 5}
+    assert min(n_threads, 5) <= context.workers.most <= min(n_threads, 5 * 5)
+    if n_threads == 1:
+        assert {fold.tried for fold in folds} == {4}
 
 
 def test_a_plateau_before_training_has_begun_does_not_stop_the_search():

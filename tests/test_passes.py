@@ -171,7 +171,8 @@ def test_chunks_are_as_long_as_they_may_be(monkeypatch, pairs, of_gram, of_many)
     monkeypatch.setattr("dualsweep.rows.passes.CHUNK", 12)
     monkeypatch.setattr("dualsweep.rows.passes.CHUNK_ENTRIES", 60)
     monkeypatch.setattr("dualsweep.rows.passes.PAIRS_PER_CALL", pairs)
-    passes = Passes(as_rows(naive.random_data(N_ROWS, N_FEATURES)[0], BIAS), Workers())
+    X = sp.csr_array(naive.random_data(N_ROWS, N_FEATURES)[0])
+    passes = Passes(as_rows(X, BIAS), Workers())
     lengths = []
 
     def see(some, *_):

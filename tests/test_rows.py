@@ -48,10 +48,15 @@ def run_multiclass(rows, classes, steps, W, scores, few, scratch):
 
 
 @numba.njit
-def run_gram(rows, scales, halves, values, places, counts):
+def run_entries(rows, values, places, counts):
+    for i in range(counts.shape[0]):
+        counts[i] = row_entries(rows, i, values[i], places[i])
+
+
+@numba.njit
+def run_outer(rows, scales, halves):
     for i in range(scales.shape[0]):
         row_outer(rows, i, scales[i], halves)
-        counts[i] = row_entries(rows, i, values[i], places[i])
 
 
 def ragged(dtype=np.float64):
@@ -150,14 +155,12 @@ def test_multiclass_row_functions(layout, k, few, dtype, w_dtype, order):
 
 
 @pytest.mark.parametrize("layout", ["dense", "csr", "reversed"])
-def test_entries_and_gram(layout):
+def test_entries(layout):
     bias, Z = 2.5, augment(ragged(), 2.5)
     n, d = Z.shape
     rows = as_rows({"dense": ragged, "csr": csr, "reversed": reversed_csr}[layout](), bias)
-    scales, half = np.random.default_rng(0).normal(size=n), np.zeros((d, d))
     values, places, counts = np.full((n, d), np.nan), np.full((n, d), -1), np.zeros(n, np.int64)
-    run_gram(rows, scales, half, values, places, counts)
-    np.testing.assert_allclose(half + half.T, Z.T @ np.diag(scales) @ Z, rtol=1e-12, atol=1e-13)
+    run_entries(rows, values, places, counts)
     for x, count, value, place in zip(Z, counts, values, places, strict=True):
         found = np.zeros(d)
         found[place[:count]] = value[:count]
@@ -168,6 +171,14 @@ def test_entries_and_gram(layout):
     stored = np.full(n, d) if layout == "dense" else (Z != 0).sum(axis=1)
     np.testing.assert_array_equal(counts, stored)
     assert n_stored(rows) == stored.sum() - n  # the bias is not stored
+
+
+@pytest.mark.parametrize("layout", [csr, reversed_csr])
+def test_outer_products(layout):
+    Z = augment(ragged(), 2.5)
+    scales, half = np.random.default_rng(0).normal(size=len(Z)), np.zeros((Z.shape[1],) * 2)
+    run_outer(as_rows(layout(), 2.5), scales, half)
+    np.testing.assert_allclose(half + half.T, Z.T @ np.diag(scales) @ Z, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("shape", [(3, 0), (0, 3)], ids=str)

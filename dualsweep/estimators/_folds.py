@@ -1,16 +1,16 @@
 """Folds of a search: parts of the rows, side by side, each for one C after the other.
 
 A fold is a vector of weights that are 0 on the rows it holds out, so that all folds share X, its
-norms and its labels. It keeps its latest solution to start the next from: dual variables, weights
-and slacks.
+norms and its labels. A solution is kept to start others from: dual variables, weights and slacks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from copy import copy
 from dataclasses import replace
+from heapq import heappop, heappush
 from threading import Event
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from ..training import Context, Fitted, Settings, TrainingSet, Watcher, train
 from ..training.progress import Bars
 from .svc import LinearSVC
 
-__all__ = ["Fold", "FoldWatcher", "Point", "advance_folds"]
+__all__ = ["Fold", "FoldBar", "Point", "advance_folds"]
 
 
 class Point(NamedTuple):
@@ -35,31 +35,17 @@ class Point(NamedTuple):
     length: float  # of the weights, without the intercept
 
 
-class FoldWatcher(Watcher):
-    """Moves one of the bars, from `first` on, a step for each C."""
+class FoldBar(NamedTuple):
+    """One of the bars, from `first` on, a step for each C."""
 
-    def __init__(self, bars: Bars, bar: int, first: int = 0) -> None:
-        self.bars, self.bar = bars, bar
-        self.step, self.label = first - 1, ""
+    bars: Bars
+    number: int
+    first: int = 0
 
-    def next_step(self, C: float) -> None:
-        """Begin another C."""
-        self.step, self.label = self.step + 1, f"C {C:.3g}  "
-
-    def begin(self, names: list[str], attributes: Any) -> None:
-        """Learn among how many problems a step is shared."""
-        self.share = 1 / len(names)
-
-    def epoch(self, p: int, progress: Progress) -> bool:
-        """Move the bar."""
-        self.show(*progress[:3], step=self.step + p * self.share, share=self.share)
-        return False
-
-    def show(
-        self, epoch: int, relative_gap: float, active: int, step: float, share: float = 1.0
-    ) -> None:
-        """Move the bar to where it is told."""
-        self.bars.update(self.bar, epoch, relative_gap, active, step, share, self.label)
+    def show(self, C: float, progress: Progress, step: float, share: float = 1.0) -> None:
+        """Move the bar, on its way from `step` to ``step + share``."""
+        step, label = self.first + step, f"C {C:.3g}  "
+        self.bars.update(self.number, *progress[:3], step, share, label)
 
 
 class Fold:
@@ -78,7 +64,12 @@ class Fold:
     Cs : sequence of float
         Values of C.
     context : Context
-        Where the fold is trained, with a `FoldWatcher`.
+        Where the fold is trained.
+    bar : FoldBar
+        Shows how far it is.
+    stride : int
+        Every so many values of C, one starts from the solution for the one so many before, and
+        those in between from it as well: so many can be tried at once.
     """
 
     def __init__(
@@ -90,45 +81,73 @@ class Fold:
         test: Any,
         Cs: Sequence[float],
         context: Context,
+        bar: FoldBar,
+        stride: int = 1,
     ) -> None:
         rows = np.arange(len(data.y))
-        self.data = data.part(np.bincount(rows[train], minlength=len(rows)), context)
+        self.data = data.part(np.bincount(rows[train], minlength=len(rows)), context.workers)
         if isinstance(settings.class_weight, dict):
             missing = set(data.classes.tolist()) - set(self.data.classes.tolist())
             weights = {k: w for k, w in settings.class_weight.items() if k not in missing}
             settings = replace(settings, class_weight=weights)
-        self.svc, self.settings, self.context = svc, settings, context
+        self.svc, self.settings = svc, settings
         self.test, self.Cs = rows[test], Cs
-        self.fitted: Fitted | None = None
-        self.points: list[Point] = []
+        self.context, self.bar, self.stride = context, bar, stride
+        self.points: list[Point | None] = [None] * len(Cs)
+        self.seeds: dict[int, Fitted] = {}
 
     @property
-    def finished(self) -> bool:
-        """Whether all values of C have been tried."""
-        return len(self.points) == len(self.Cs)
+    def tried(self) -> int:
+        """How many values of C have been tried, without a gap."""
+        return [*self.points, None].index(None)
 
-    def advance(self, score: Callable[[Any, Any], float]) -> None:
-        """Train and score the next C."""
-        C, watcher = float(self.Cs[len(self.points)]), self.context.watcher
-        assert isinstance(watcher, FoldWatcher)
-        watcher.next_step(C)
+    def started_by(self, c: int) -> range:
+        """Return which values of C start from the c-th."""
+        stop = c + 1 + (self.stride if c % self.stride == 0 else 0)
+        return range(c + 1, min(stop, len(self.Cs)))
+
+    def advance(self, c: int, score: Callable[[Any, Any], float]) -> None:
+        """Train and score the c-th C; all that it starts from have been tried."""
+        C, seed = float(self.Cs[c]), c - (c % self.stride or self.stride)
+        stop, workers = self.context.stop, self.context.workers
+        context = self.context.part(_FoldWatcher(self, c), stop, workers)
         started = perf_counter()
         settings = replace(self.settings, C=C)
-        self.fitted = train(self.data, settings, self.context, before=self.fitted)
+        fitted = train(self.data, settings, context, before=self.seeds.get(seed))
         seconds = perf_counter() - started
         model = copy(self.svc)
-        model.__dict__.update(self.fitted.attributes(), C=C)
-        active = int(model.history_["active"][-1])
-        watcher.show(model.n_iter_, model.relative_gap_, active, step=watcher.step)
-        self.points.append(
-            Point(
-                float("nan") if self.context.stop() else score(model, self.test),
-                seconds,
-                len(model.support_),
-                model.relative_gap_,
-                float(np.linalg.norm(model.coef_)),
-            )
+        model.__dict__.update(fitted.attributes(), C=C)
+        if self.started_by(c):
+            self.seeds[c] = fitted
+        self.points[c] = Point(
+            float("nan") if stop() else score(model, self.test),
+            seconds,
+            len(model.support_),
+            model.relative_gap_,
+            float(np.linalg.norm(model.coef_)),
         )
+        last = Progress(model.n_iter_, model.relative_gap_, model.history_["active"][-1], None)
+        self.bar.show(C, last, self.tried - 1.0)
+        if c > 0 and all(self.points[other] for other in self.started_by(seed)):
+            self.seeds.pop(seed, None)
+
+
+class _FoldWatcher(Watcher):
+    """Moves the bar of a fold; of several C at once, the smallest is shown."""
+
+    def __init__(self, fold: Fold, c: int) -> None:
+        self.fold, self.c = fold, c
+
+    def begin(self, names: list[str], attributes: Any) -> None:
+        """Learn among how many problems a step is shared."""
+        self.share = 1 / len(names)
+
+    def epoch(self, p: int, progress: Progress) -> bool:
+        """Move the bar."""
+        if self.c == self.fold.tried:
+            C, step = float(self.fold.Cs[self.c]), self.c + p * self.share
+            self.fold.bar.show(C, progress, step, self.share)
+        return False
 
 
 def advance_folds(
@@ -143,38 +162,33 @@ def advance_folds(
     """Advance all folds to their last C, or until `enough`; return how many C all of them tried.
 
     `enough` is told the number of values of C that all folds have tried, each number once; then
-    `halt` is set. Folds are a C or so ahead of each other, so that no thread waits; what a fold
-    tried in excess is not counted, and the result does not depend on the number of threads.
+    `halt` is set. The smallest C that can be tried are tried first, so many at once that no thread
+    waits; what is tried in excess is not counted, and the result does not depend on the number of
+    threads.
     """
-
-    def stop() -> bool:
-        return halt.is_set() or context.stop()
-
-    def submit(f: int) -> None:
-        running[pool.submit(folds[f].advance, score)] = f
-
-    running: dict[Future[None], int] = {}
+    ready = [(0, f) for f in range(len(folds))]
+    running: dict[Future[None], tuple[int, int]] = {}
     tried = 0
-    with ThreadPoolExecutor(n_threads) as pool:
-        try:
-            for f in range(len(folds)):
-                submit(f)
-            while running and not halt.is_set():
-                wait(running, return_when=FIRST_COMPLETED)
-                # From the latest back: of what is seen to be done, nothing earlier is missed.
-                done = [future for future in reversed(running) if future.done()][::-1]
-                ready = [running.pop(future) for future in done]
-                for future in done:
-                    future.result()
-                while not stop() and tried < min(len(fold.points) for fold in folds):
-                    tried += 1
-                    if enough(tried):
-                        halt.set()
-                for f in ready:  # only now: a fold that is ahead waits for the verdict on the rest
-                    if not folds[f].finished and not stop():
-                        submit(f)
-        finally:
-            halt.set()
-            for future in running:
-                future.cancel()
+    try:
+        while (ready or running) and not halt.is_set():
+            while ready and len(running) < n_threads and not context.stop():
+                c, f = heappop(ready)
+                running[context.workers.submit(folds[f].advance, c, score)] = (c, f)
+            if not running:
+                break
+            wait(running, return_when=FIRST_COMPLETED)
+            for future in [future for future in running if future.done()]:
+                c, f = running.pop(future)
+                future.result()
+                for other in folds[f].started_by(c):
+                    heappush(ready, (other, f))
+            while not context.stop() and tried < min(fold.tried for fold in folds):
+                tried += 1
+                if enough(tried):
+                    halt.set()
+    finally:
+        halt.set()
+        for future in running:
+            future.cancel()
+        wait(running)
     return tried

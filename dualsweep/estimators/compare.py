@@ -13,10 +13,10 @@ from scipy.stats import wilcoxon
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from ..training import Context, TrainingSet
+from ..training import Context, TrainingSet, Watcher
 from ..training.formulations import FORMULATIONS
 from ._choices import with_choices
-from ._folds import Fold, FoldWatcher, Point
+from ._folds import Fold, FoldBar, Point
 from ._validation import check_Cs, check_data
 from .svc import LinearSVC
 
@@ -220,11 +220,13 @@ def _run(
         part = parts[repeat]
 
         def points(train: Any, test: Any, Cs: Any, step: int) -> list[Point]:
-            where = context.part(FoldWatcher(context.bars, t, step), stop)
-            fold = Fold(svcs[method], settings[method], data, train, test, Cs, where)
-            while not fold.finished and not stop():
-                fold.advance(score)
-            return fold.points
+            where = context.part(Watcher(), stop, context.workers)
+            bar = FoldBar(context.bars, t, step)
+            fold = Fold(svcs[method], settings[method], data, train, test, Cs, where, bar)
+            for c in range(len(Cs)):
+                if not stop():
+                    fold.advance(c, score)
+            return [point for point in fold.points if point is not None]
 
         try:
             tuned = points(part == TRAIN, part == VALIDATE, Cs, 0)

@@ -53,9 +53,10 @@ SHARED = (
 class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
     """Linear support vector classification that chooses C by cross-validation.
 
-    Each fold trains the values of C in ascending order, each from the solution before
-    (`svc_path`). A fold is a set of rows of X, never a copy of them: the folds run in threads that
-    share X. The model is then trained on all rows with the C of choice.
+    Each fold trains the values of C in ascending order, each from the solution for a smaller one
+    (`svc_path`). A fold is a set of rows of X, never a copy of them: folds, classes and, where
+    these are few, values of C run in threads that share X. The model is then trained on all rows
+    with the C of choice.
 
     Parameters
     ----------
@@ -97,8 +98,8 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
     class_weight : dict or "balanced", default=None
         Multiplies C per class. "balanced" counts the rows that are trained on.
     n_jobs : int, default=None
-        Threads that train the folds, and then the classes of one-versus-rest. None means 1, -1 all
-        cores. The result does not depend on it.
+        Threads that train folds and classes, and then the model. None means 1, -1 all cores.
+        The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
         Seeds the order of visits; the folds are up to `cv`.
     verbose : int, default=0

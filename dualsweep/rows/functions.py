@@ -46,7 +46,7 @@ def row_sqnorm(rows: Rows, i: int) -> Any:
 
 @generic
 def row_outer(rows: Rows, i: int, scale: float, out: Any) -> Any:
-    """Add half of ``scale * x x'``, x row i with its bias: the whole is ``out + out'``."""
+    """Add half of ``scale * x x'``, x sparse row i with its bias: the whole is ``out + out'``."""
 
 
 @generic
@@ -222,19 +222,15 @@ def _row_scores_dense(rows: Any, i: Any, W: Any, out: Any) -> Any:
     def scores_dense(rows, i, W, out):  # type: ignore[no-untyped-def]
         row = rows.data[i]
         d, k = row.shape[0], out.shape[0]
-        for m in range(0, k - 1, 2):  # an entry is loaded once for two classes
-            a, b = W.T[m], W.T[m + 1]
+        for m in range(0, k, 2):  # an entry is loaded once for two classes
+            n = min(m + 1, k - 1)
+            a, b = W.T[m], W.T[n]
             one, other = number(0.0), number(0.0)
             for j in range(d):
                 one += number(row[j]) * number(a[j])
                 other += number(row[j]) * number(b[j])
             out[m] = one + rows.bias * a[d]
-            out[m + 1] = other + rows.bias * b[d]
-        if k % 2 == 1:
-            last, total = W.T[k - 1], number(0.0)
-            for j in range(d):
-                total += number(row[j]) * number(last[j])
-            out[k - 1] = total + rows.bias * last[d]
+            out[n] = other + rows.bias * b[d]
 
     return scores_dense
 
@@ -324,6 +320,9 @@ def _row_add_few(rows: Any, i: Any, classes: Any, step: Any, n: Any, W: Any, scr
 
 @implements(row_outer, fastmath={"contract", "nsz"})
 def _row_outer(rows: Any, i: Any, scale: Any, out: Any) -> Any:
+    if not _is_csr(rows):
+        return None
+
     def outer_csr(rows, i, scale, out):  # type: ignore[no-untyped-def]
         data, indices = rows.data, rows.indices
         start, end = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])
@@ -337,18 +336,7 @@ def _row_outer(rows: Any, i: Any, scale: Any, out: Any) -> Any:
             out[last, indices[j]] += s * rows.bias
         out[last, last] += 0.5 * scale * rows.bias * rows.bias
 
-    def outer_dense(rows, i, scale, out):  # type: ignore[no-untyped-def]
-        row = rows.data[i]
-        last = out.shape[0] - 1
-        for j in range(row.shape[0]):
-            s = scale * np.float64(row[j])
-            for k in range(j):
-                out[j, k] += s * np.float64(row[k])
-            out[j, j] += 0.5 * s * np.float64(row[j])
-            out[last, j] += s * rows.bias
-        out[last, last] += 0.5 * scale * rows.bias * rows.bias
-
-    return outer_csr if _is_csr(rows) else outer_dense
+    return outer_csr
 
 
 @implements(row_entries)

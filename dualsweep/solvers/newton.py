@@ -58,10 +58,8 @@ INNER_GAP = 0.1
 # is the w of b, whose primal is a little larger than that of the w Newton works on.
 TRY_AT = 0.5
 
-MAX_STEPS = 500
-
+MAX_STEPS, CG_STEPS = 500, 200
 LINE_SEARCH = 0.01  # part of the first slope that may be left
-CG_STEPS = 200
 
 
 @np.errstate(over="ignore", invalid="ignore")  # a direction that is not finite ends the method

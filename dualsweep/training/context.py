@@ -102,9 +102,11 @@ class Context:
             self.deliver()
             raise KeyboardInterrupt  # whoever got it carried on
 
-    def part(self, watcher: Watcher, stop: Callable[[], bool]) -> Context:
-        """Return the context of one of several trainings at once: one thread, its own watcher."""
-        return Context(watcher=watcher, stop=stop)
+    def part(self, watcher: Watcher, stop: Callable[[], bool], workers: Workers) -> Context:
+        """Return the context of one of several trainings at once, which share the threads."""
+        part = Context(watcher=watcher, stop=stop)
+        part.workers = workers
+        return part
 
     def show_anew(self) -> None:
         """Leave the progress that is shown as it is, and show what follows anew."""

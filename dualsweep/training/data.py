@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._threads import Workers
 from ..problems.labels import encode_labels, row_costs
 from ..rows.dense import passes_over
 from ..rows.layouts import as_rows
@@ -46,12 +47,12 @@ class TrainingSet:
         context.deliver()
         check_finite(self.sqnorm)
 
-    def part(self, times: Any, context: Context) -> TrainingSet:
+    def part(self, times: Any, workers: Workers) -> TrainingSet:
         """Return the set in which row i occurs ``times[i]`` times."""
         part = copy(self)
         part.weight = times.astype(np.float64) if self.weight is None else times * self.weight
         part.classes, part.codes = encode_labels(part.y, part.weight)
-        part.passes = self.passes.shared(context.workers)
+        part.passes = self.passes.shared(workers)
         return part
 
     def formulate(self, settings: Settings) -> Formulation:
