@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from scipy.optimize import check_grad
 from sklearn.datasets import load_iris
 
+import dualsweep.solvers.iterates as iterates
 import dualsweep.solvers.newton as newton_module
 from dualsweep import LinearSVC
 from dualsweep._threads import Workers
@@ -80,7 +81,7 @@ def test_conjugate_gradients_reach_the_same(monkeypatch, loss, cost):
     problem = naive.library_problem(*naive.random_data(30, 8), cost, loss, BIAS)
     direct = new_run(problem)
     newton(direct)
-    monkeypatch.setattr(newton_module, "DIRECT_WEIGHTS", 0)
+    monkeypatch.setattr(iterates, "DIRECT_WEIGHTS", 0)
     iterative = new_run(problem)
     newton(iterative)
     assert direct.converged
@@ -97,7 +98,7 @@ def test_hessians_are_those_of_the_free_rows(monkeypatch, loss, layout, weighted
     cost = np.random.default_rng(0).integers(0, 3, 200) if weighted else 1.0
     oracle_Z = naive.augment(X, BIAS)
     problem = naive.library_problem(naive.LAYOUTS[layout](X), y, 3.0 * cost, loss, BIAS)
-    hessian, rows = newton_module._Binary.hessian, []
+    hessian, rows = iterates._Binary.hessian, []
 
     def checked(step):
         found = hessian(step)
@@ -110,7 +111,7 @@ def test_hessians_are_those_of_the_free_rows(monkeypatch, loss, layout, weighted
         return gram(passes, members, *rest)
 
     gram = type(problem.passes).gram
-    monkeypatch.setattr(newton_module._Binary, "hessian", checked)
+    monkeypatch.setattr(iterates._Binary, "hessian", checked)
     monkeypatch.setattr(type(problem.passes), "gram", counted)
     result = solve(problem, solver="newton", tol=1e-9)
     assert result.converged
@@ -223,6 +224,18 @@ def test_newton_steps_come_at_once_where_they_cost_next_to_nothing():
     assert policy_of(many).newton_allowed
     assert not policy_of(many).newton_first
     assert policy_of(many).sweeps_worth == pytest.approx(newton_cost(many) / 3.8e6, rel=0.02)
+
+
+def test_newton_steps_come_at_once_where_sweeps_are_slow():
+    """Rows of 12 ones, worth some 20 sweeps: the mean of C |x|^2 decides, rows without cost out."""
+    X = sp.csr_array(np.ones((30_000, 12)))
+    y, cost = np.where(np.arange(30_000) % 2, 1.0, -1.0), np.full(30_000, 2.01 / 12)
+    problem = naive.library_problem(X, y, cost, "hinge")
+    assert 10.0 < policy_of(problem).sweeps_worth < 25.0
+    assert policy_of(problem).newton_first
+    assert not policy_of(problem.with_costs(1.99 / 2.01 * cost)).newton_first
+    cost[::3] = 0.0
+    assert policy_of(problem.with_costs(cost)).newton_first
 
 
 def threaded(problem, n_threads):

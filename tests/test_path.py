@@ -233,7 +233,7 @@ def test_newton_takes_over_along_the_path():
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_where_newton_was_needed_before_it_starts(monkeypatch, loss):
-    for name in ("AT_ONCE", "AT_ONCE_SWEEPS"):  # sweeps first, also if tiny
+    for name in ("AT_ONCE", "AT_ONCE_SWEEPS", "AT_ONCE_STIFF"):  # sweeps first, also if tiny
         monkeypatch.setattr(f"dualsweep.solvers.policy.{name}", 0.0)
     monkeypatch.setattr("dualsweep.solvers.policy.SWEEPS_AGAIN", np.inf)
     first, second, _ = binary_problems(loss, 2.0)
