@@ -184,6 +184,7 @@ def test_hand_over_follows_the_rate_of_the_gap():
     fast, slow = policy_of(problem), policy_of(problem)
     assert fast.newton_allowed
     fast.sweeps_worth = slow.sweeps_worth = 48.0
+    fast.first_look = slow.first_look = 6
     assert not any(observed(fast, 0.1 ** np.arange(6)))  # one more decade: one sweep
     assert observed(slow, 0.9 ** np.arange(6)) == [False] * 5 + [True]
     assert not any(observed(policy_of(problem, "sweep"), 0.99 ** np.arange(50)))
@@ -236,6 +237,19 @@ def test_newton_steps_come_at_once_where_sweeps_are_slow():
     assert not policy_of(problem.with_costs(1.99 / 2.01 * cost)).newton_first
     cost[::3] = 0.0
     assert policy_of(problem.with_costs(cost)).newton_first
+
+
+def test_sweeps_that_must_be_slow_are_given_up_sooner():
+    """As many sweeps as an eighth of what Newton steps are worth, or three if C |x|^2 is large."""
+    rng = np.random.default_rng(0)
+    X = sp.csr_array(rng.choice([-1.0, 1.0], (2000, 900)))
+    problem = naive.library_problem(X, rng.choice([-1.0, 1.0], 2000), 299.0 / 900, "hinge")
+    worth = policy_of(problem).sweeps_worth
+    assert worth > 80.0
+    assert policy_of(problem).first_look == pytest.approx(worth / 8)
+    stiff = policy_of(problem.with_costs(np.full(2000, 301.0 / 900)))
+    assert not stiff.newton_first
+    assert observed(stiff, 0.99 ** np.arange(4)) == [False, False, True, True]
 
 
 def threaded(problem, n_threads):

@@ -25,6 +25,9 @@ from .svc import LinearSVC
 __all__ = ["Fold", "FoldBar", "Point", "advance_folds"]
 
 
+_ASSESS, _TRAIN = 0, 1  # what comes first for a C
+
+
 class Point(NamedTuple):
     """What came of one C in one fold."""
 
@@ -94,7 +97,8 @@ class Fold:
         self.test, self.Cs = rows[test], Cs
         self.context, self.bar, self.stride = context, bar, stride
         self.points: list[Point | None] = [None] * len(Cs)
-        self.seeds: dict[int, Fitted] = {}
+        self.fitted: dict[int, Fitted] = {}  # to be assessed, or for others to start from
+        self.seconds: dict[int, float] = {}
 
     @property
     def tried(self) -> int:
@@ -106,30 +110,32 @@ class Fold:
         stop = c + 1 + (self.stride if c % self.stride == 0 else 0)
         return range(c + 1, min(stop, len(self.Cs)))
 
-    def advance(self, c: int, score: Callable[[Any, Any], float]) -> None:
-        """Train and score the c-th C; all that it starts from have been tried."""
+    def train(self, c: int) -> None:
+        """Train the c-th C; what it starts from has been trained."""
         C, seed = float(self.Cs[c]), c - (c % self.stride or self.stride)
         stop, workers = self.context.stop, self.context.workers
         context = self.context.part(_FoldWatcher(self, c), stop, workers)
         started = perf_counter()
         settings = replace(self.settings, C=C)
-        fitted = train(self.data, settings, context, before=self.seeds.get(seed))
-        seconds = perf_counter() - started
-        model = copy(self.svc)
-        model.__dict__.update(fitted.attributes(), C=C)
-        if self.started_by(c):
-            self.seeds[c] = fitted
+        self.fitted[c] = train(self.data, settings, context, before=self.fitted.get(seed))
+        self.seconds[c] = perf_counter() - started
+
+    def assess(self, c: int, score: Callable[[Any, Any], float]) -> None:
+        """Score what came of the c-th C, and forget what is not needed any more."""
+        C, model = float(self.Cs[c]), copy(self.svc)
+        model.__dict__.update(self.fitted[c].attributes(), C=C)
         self.points[c] = Point(
-            float("nan") if stop() else score(model, self.test),
-            seconds,
+            float("nan") if self.context.stop() else score(model, self.test),
+            self.seconds[c],
             len(model.support_),
             model.relative_gap_,
             float(np.linalg.norm(model.coef_)),
         )
         last = Progress(model.n_iter_, model.relative_gap_, model.history_["active"][-1], None)
         self.bar.show(C, last, self.tried - 1.0)
-        if c > 0 and all(self.points[other] for other in self.started_by(seed)):
-            self.seeds.pop(seed, None)
+        for done in list(self.fitted):
+            if self.points[done] and all(self.points[other] for other in self.started_by(done)):
+                self.fitted.pop(done, None)
 
 
 class _FoldWatcher(Watcher):
@@ -166,22 +172,25 @@ def advance_folds(
     waits; what is tried in excess is not counted, and the result does not depend on the number of
     threads.
     """
-    ready = [(0, f) for f in range(len(folds))]
-    running: dict[Future[None], tuple[int, int]] = {}
+    ready = [(0, _TRAIN, f) for f in range(len(folds))]
+    running: dict[Future[None], tuple[int, int, int]] = {}
     tried = 0
     try:
         while (ready or running) and not halt.is_set():
             while ready and len(running) < n_threads and not context.stop():
-                c, f = heappop(ready)
-                running[context.workers.submit(folds[f].advance, c, score)] = (c, f)
+                c, what, f = heappop(ready)
+                task = (folds[f].train, c) if what == _TRAIN else (folds[f].assess, c, score)
+                running[context.workers.submit(*task)] = (c, what, f)
             if not running:
                 break
             wait(running, return_when=FIRST_COMPLETED)
             for future in [future for future in running if future.done()]:
-                c, f = running.pop(future)
+                c, what, f = running.pop(future)
                 future.result()
-                for other in folds[f].started_by(c):
-                    heappush(ready, (other, f))
+                if what == _TRAIN:
+                    heappush(ready, (c, _ASSESS, f))
+                    for other in folds[f].started_by(c):
+                        heappush(ready, (other, _TRAIN, f))
             while not context.stop() and tried < min(fold.tried for fold in folds):
                 tried += 1
                 if enough(tried):

@@ -225,7 +225,8 @@ def _run(
             fold = Fold(svcs[method], settings[method], data, train, test, Cs, where, bar)
             for c in range(len(Cs)):
                 if not stop():
-                    fold.advance(c, score)
+                    fold.train(c)
+                    fold.assess(c, score)
             return [point for point in fold.points if point is not None]
 
         try:
