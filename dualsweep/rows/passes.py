@@ -81,6 +81,10 @@ class Passes:
         twin.workers = workers
         return twin
 
+    def each(self, function: Callable[[slice], Any], n: int) -> list[Any]:
+        """Return what `function` returns for the parts of n members."""
+        return self.workers.map(function, _parts(n))
+
     def sum(
         self,
         function: Callable[[slice], Any],
@@ -98,15 +102,13 @@ class Passes:
     def sqnorms(self) -> Any:
         """Return the squared norm of every row, the bias included."""
         out = np.empty(self.n_rows)
-        self.workers.map(lambda part: _sqnorms(self.rows, part.start, out[part]), _parts(len(out)))
+        self.each(lambda part: _sqnorms(self.rows, part.start, out[part]), len(out))
         return out
 
     def responses(self, members: Any, W: Any) -> Any:
         """Return ``X[members] @ W``, the bias included."""
         W, out = np.asarray(W, order=self.order), np.empty((len(members), *W.shape[1:]))
-        self.workers.map(
-            lambda part: self._respond(members[part], W, out[part]), _parts(len(members))
-        )
+        self.each(lambda part: self._respond(members[part], W, out[part]), len(members))
         return out
 
     def scan(

@@ -130,9 +130,13 @@ class Iterate(ABC):
         if t == 0.0:
             return False
         self.w += t * p
-        q *= t
-        self.slack += q
+        self.passes.each(lambda part: self._shift(part, q, t), len(self.members))
         return True
+
+    def _shift(self, part: slice, q: Any, t: float) -> None:
+        """Move a part of the slacks by t q; q is not needed any more."""
+        q[part] *= t
+        self.slack[part] += q[part]
 
     def _direction(self) -> Any:
         """Solve ``Hessian p = -gradient``; return None if told to stop."""
@@ -196,9 +200,9 @@ class _Binary(Iterate):
         self.scale = np.empty(len(self.y))  # by how much b changes with its slack
         super().__init__(run, problem)
         self.rho = 0.0 if self.loss.diag > 0 else FIRST_RHO / float(self.cost.mean())
-        # The Gram matrix of some rows, which they are, and their factors but for rho.
+        # The Gram matrix of some rows, which and how many they are, and their factors but for rho.
         self.gram: Any = None
-        self.summed = np.zeros(len(self.y), bool)
+        self.summed, self.n_summed = np.zeros(len(self.y), bool), 0
         _, _, diag = bounds(self.loss, self.cost)
         self.base = np.ones(len(self.y)) if self.rho > 0.0 else 1.0 / diag
 
@@ -206,8 +210,12 @@ class _Binary(Iterate):
         return self.target
 
     def response(self, v: Any) -> Any:
-        change = self.passes.responses(self.members, v)
-        change *= self.minus_y
+        change = np.empty(len(self.members))
+
+        def look(some: slice, scores: Any, totals: Any) -> None:
+            np.multiply(scores, self.minus_y[some], out=change[some])
+
+        self.passes.scan(self.members, v, look, 0)
         return change
 
     def implied_dual(self, part: slice) -> tuple[float, float]:
@@ -231,17 +239,22 @@ class _Binary(Iterate):
     def hessian(self) -> Any:
         # From that of the step before, where few rows have come or gone since. Factors are those of
         # rho = 0 or, for the hinge loss, 1 / rho.
-        free = self.scale != 0.0
-        changed = np.flatnonzero(free != self.summed)
-        if self.gram is not None and len(changed) < np.count_nonzero(free):
-            came = free[changed]
-            self._add_gram(changed[came], 1.0)
-            self._add_gram(changed[~came], -1.0)
+        changed = np.concatenate(self.passes.each(self._changed, len(self.members)))
+        came = ~self.summed[changed]
+        came, went = changed[came], changed[~came]
+        self.summed[came], self.summed[went] = True, False
+        self.n_summed += len(came) - len(went)
+        if self.gram is not None and len(changed) < self.n_summed:
+            self._add_gram(came, 1.0)
+            self._add_gram(went, -1.0)
         else:
             self.gram = np.zeros((self.w.size, self.w.size))
-            self._add_gram(np.flatnonzero(free), 1.0)
-        self.summed = free
+            self._add_gram(np.flatnonzero(self.summed), 1.0)
         return None if self.gram is None else self.gram / (self.rho if self.rho > 0.0 else 1.0)
+
+    def _changed(self, part: slice) -> Any:
+        """Return which rows of a part have become free since the Gram matrix, or are no more."""
+        return part.start + np.flatnonzero((self.scale[part] != 0.0) != self.summed[part])
 
     def _add_gram(self, rows: Any, sign: float) -> None:
         """Add rows to the Gram matrix or take them away; there is none if told to stop."""
