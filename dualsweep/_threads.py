@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
-from threading import Lock
-from typing import Any, TypeVar
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any, Generic, TypeVar
 
 __all__ = ["Workers", "count_threads", "one_blas_thread"]
 
@@ -33,55 +34,107 @@ class Workers:
     Whoever calls `map` works too, and the others help if they have nothing else to do. So items
     may themselves be divided, without anybody waiting for a thread: those that run out of problems
     help with passes over the rows of the problems that are left.
+
+    A pass can take less than a millisecond, of which `concurrent.futures` would take half to hand
+    it to 15 threads: here it is a place in a queue for each.
     """
 
     def __init__(self, n_threads: int = 1) -> None:
         self.n_threads = n_threads
-        self._pool: ThreadPoolExecutor | None = None
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads: list[Thread] = []
 
     def __enter__(self) -> Workers:
-        if self.n_threads > 1:
-            self._pool = ThreadPoolExecutor(self.n_threads - 1)
+        self._threads = [Thread(target=self._serve) for _ in range(self.n_threads - 1)]
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads = []
+
+    def _serve(self) -> None:
+        while (task := self._queue.get()) is not None:
+            task()
 
     def submit(self, function: Callable[..., Made], *arguments: Any) -> Future[Made]:
         """Let one of the other threads do it; there has to be one."""
-        assert self._pool is not None
-        return self._pool.submit(function, *arguments)
+        assert self._threads
+        future: Future[Made] = Future()
+
+        def task() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(function(*arguments))
+                except BaseException as error:
+                    future.set_exception(error)
+
+        self._queue.put(task)
+        return future
 
     def map(self, function: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
         """Return what `function` makes of each item, in their order."""
-        todo = deque(enumerate(items))
-        made: list[Any] = [None] * len(todo)
-
-        def work() -> None:
-            while todo:
-                try:
-                    place, item = todo.popleft()
-                except IndexError:  # another thread took the last one
-                    return
-                try:
-                    made[place] = function(item)
-                except BaseException:
-                    todo.clear()  # nobody starts another one
-                    raise
-
-        helpers = []
-        if self._pool is not None:
-            n_helpers = min(self.n_threads, len(made)) - 1
-            helpers = [self._pool.submit(work) for _ in range(n_helpers)]
+        job: _Job[Item, Made] = _Job(function, list(items))
+        if self._threads:
+            for _ in range(min(self.n_threads, len(job.made)) - 1):
+                self._queue.put(job.help)
         try:
-            work()
+            job.work()
         finally:
-            for helper in helpers:
-                if not helper.cancel():
-                    helper.result()
-        return made
+            job.wait()
+        if job.error is not None:
+            raise job.error
+        return job.made
+
+
+class _Job(Generic[Item, Made]):
+    """Items to be worked on by whoever has time."""
+
+    def __init__(self, function: Callable[[Item], Made], items: list[Item]) -> None:
+        self.function = function
+        self.made: list[Any] = [None] * len(items)
+        self.todo = deque(enumerate(items))
+        self.error: BaseException | None = None
+        self.lock, self.idle = Lock(), Lock()
+        self.helpers, self.over = 0, False
+
+    def work(self) -> None:
+        """Work on items until none is left."""
+        while self.todo:
+            try:
+                place, item = self.todo.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            try:
+                self.made[place] = self.function(item)
+            except BaseException as error:
+                self.todo.clear()  # nobody starts another one
+                self.error = error
+
+    def help(self) -> None:
+        """Work on items, unless that is over."""
+        with self.lock:
+            if self.over:
+                return
+            if self.helpers == 0:
+                self.idle.acquire()
+            self.helpers += 1
+        self.work()
+        with self.lock:
+            self.helpers -= 1
+            if self.helpers == 0:
+                self.idle.release()
+
+    def wait(self) -> None:
+        """Let no more helpers begin, and wait for those that have."""
+        with self.lock:
+            self.over = True
+        with self.idle:
+            pass
 
 
 @contextmanager

@@ -228,15 +228,18 @@ def test_newton_steps_come_at_once_where_they_cost_next_to_nothing():
 
 
 def test_newton_steps_come_at_once_where_sweeps_are_slow():
-    """Rows of 12 ones, worth some 20 sweeps: the mean of C |x|^2 decides, rows without cost out."""
+    """Rows of 12 ones, worth some 20 sweeps, if there are enough: the mean of C |x|^2 decides."""
     X = sp.csr_array(np.ones((30_000, 12)))
     y, cost = np.where(np.arange(30_000) % 2, 1.0, -1.0), np.full(30_000, 2.01 / 12)
     problem = naive.library_problem(X, y, cost, "hinge")
     assert 10.0 < policy_of(problem).sweeps_worth < 25.0
     assert policy_of(problem).newton_first
     assert not policy_of(problem.with_costs(1.99 / 2.01 * cost)).newton_first
-    cost[::3] = 0.0
+    cost[::3] = 0.0  # not part of the mean
     assert policy_of(problem.with_costs(cost)).newton_first
+    fewer = naive.library_problem(X[:12_000], y[:12_000], cost[:12_000], "hinge")
+    assert 10.0 < policy_of(fewer).sweeps_worth < 25.0
+    assert not policy_of(fewer).newton_first
 
 
 def test_sweeps_that_must_be_slow_are_given_up_sooner():

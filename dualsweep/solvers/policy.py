@@ -27,11 +27,11 @@ DIRECT_WEIGHTS = 2000
 
 # Newton steps that cost less than so many entries, some milliseconds, or less than so many sweeps
 # need no sweeps first; less than so many if the problem is stiff, C |x|^2 being at least STIFF on
-# average. Time of the hinge loss at C >= 1 and tol = 1e-3, without sweeps over with: covtype 0.7 to
-# 0.9, a9a 0.4 to 0.9, ijcnn1 0.8 to 1.1 (all worth 22 to 25 sweeps); at C <= 0.1 1.1 to 2.6, and on
-# w8a (worth 28) 1.0 to 4.3.
+# average, and has so many rows per weight that the steps are nothing but passes, which threads can
+# share. Time of the hinge loss at tol = 1e-3 and C >= 1, without sweeps over with: covtype 0.7 to
+# 0.9, ijcnn1 0.8 to 1.1 (worth 22 and 23 sweeps); at C <= 0.1 1.3 to 2.6.
 AT_ONCE, AT_ONCE_SWEEPS = 5e6, 10.0
-STIFF, AT_ONCE_STIFF = 2.0, 25.0
+STIFF, ROWS_PER_WEIGHT, AT_ONCE_STIFF = 2.0, 1000.0, 25.0
 
 # What a sweep costs: before it has visited a row and per row; with many classes, per block step and
 # per entry and class. (Per entry: see `Passes`.)
@@ -99,7 +99,8 @@ class Policy:
         self.newton_allowed = solver == "newton" or (solver == "auto" and np.isfinite(cost))
         self.sweeps_worth = cost / _sweep_cost(problem)  # Newton steps
         stiffness = _stiffness(problem)
-        few = AT_ONCE_STIFF if stiffness >= STIFF else AT_ONCE_SWEEPS
+        many_rows = problem.n_rows >= ROWS_PER_WEIGHT * np.prod(problem.weights_shape)
+        few = AT_ONCE_STIFF if stiffness >= STIFF and many_rows else AT_ONCE_SWEEPS
         at_once = cost <= AT_ONCE or self.sweeps_worth <= few
         if before is not None:
             again = SWEEPS_AGAIN * self.sweeps_worth < before.n_iter
@@ -172,6 +173,7 @@ def sweeps_left(gaps: list[float], tol: float) -> float:
     return (n - n // 2) * float(np.log(now / tol) / np.log(then / now))
 
 
+@np.errstate(over="ignore")
 def _stiffness(problem: Problem) -> float:
     """Return the mean of C |x|^2, which says how hard sweeps find it; 0 if that is not known."""
     if not isinstance(problem, BinaryProblem | MulticlassProblem):

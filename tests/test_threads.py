@@ -1,0 +1,80 @@
+"""Threads that share work: each item once, in order, and nobody waits for a thread."""
+
+from threading import Barrier, active_count, get_ident
+
+import numpy as np
+import pytest
+
+from dualsweep._threads import Workers
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 16])
+@pytest.mark.parametrize("n_items", [0, 1, 5, 200])
+def test_each_item_is_worked_on_once(n_threads, n_items):
+    calls = []
+
+    def square(item):
+        calls.append(item)
+        return item * item
+
+    before = active_count()
+    with Workers(n_threads) as workers:
+        for _ in range(20):
+            calls.clear()
+            assert workers.map(square, range(n_items)) == [i * i for i in range(n_items)]
+            assert sorted(calls) == list(range(n_items))
+    assert active_count() == before
+    assert workers.map(square, [3]) == [9]  # without threads
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 4])
+def test_items_may_be_divided_in_turn(n_threads):
+    with Workers(n_threads) as workers:
+
+        def total(item):
+            parts = workers.map(
+                lambda part: sum(workers.map(lambda i: i + part, range(5))), [item] * 4
+            )
+            return sum(parts)
+
+        assert workers.map(total, range(30)) == [4 * (10 + 5 * item) for item in range(30)]
+
+
+@pytest.mark.parametrize("n_threads", [2, 5])
+def test_all_threads_help(n_threads):
+    """Each item waits until as many threads as there are work on one."""
+    together = Barrier(n_threads, timeout=60)
+
+    def meet(item):
+        together.wait()
+        return get_ident()
+
+    with Workers(n_threads) as workers:
+        assert len(set(workers.map(meet, range(n_threads)))) == n_threads
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 4])
+def test_after_an_error_nothing_more_is_begun(n_threads):
+    begun = []
+
+    def fail(item):
+        begun.append(item)
+        if item == 3:
+            raise KeyError("three")
+
+    with Workers(n_threads) as workers:
+        with pytest.raises(KeyError, match="three"):
+            workers.map(fail, range(1000))
+        if n_threads == 1:
+            assert begun == [0, 1, 2, 3]
+        assert workers.map(abs, [-1, -2]) == [1, 2]  # and goes on
+
+
+def test_what_is_submitted_is_done_elsewhere():
+    with Workers(3) as workers:
+        futures = [workers.submit(lambda a, b: (a + b, get_ident()), i, 1) for i in range(50)]
+        found = [future.result(timeout=60) for future in futures]
+        np.testing.assert_array_equal([value for value, _ in found], np.arange(1, 51))
+        assert get_ident() not in {thread for _, thread in found}
+        with pytest.raises(ZeroDivisionError):
+            workers.submit(lambda: 1 // 0).result(timeout=60)
