@@ -40,7 +40,13 @@ CELLS = {
         LinearSVC,
         {"multi_class": "crammer_singer"},
     ),
+    "mnist dense Weston-Watkins C=1": (
+        lambda: dense("mnist"),
+        LinearSVC,
+        {"multi_class": "weston_watkins"},
+    ),
     "news20 search": (lambda: load_data("news20"), LinearSVCCV, {}),
+    "imdb search": (lambda: load_data("imdb"), LinearSVCCV, {}),
 }
 
 

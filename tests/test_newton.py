@@ -264,6 +264,7 @@ def threaded(problem, n_threads):
 @pytest.mark.parametrize("solver", ["sweep", "newton"])
 def test_threads_do_not_change_the_result(monkeypatch, loss, solver):
     monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 1)
+    monkeypatch.setattr("dualsweep.solvers.iterates.LIGHT_ROWS", 1)
     X, y = naive.random_data(301, 8)
     oracle = naive.Naive(X, y, 1.0, loss, BIAS)
     results = []
@@ -284,6 +285,7 @@ def test_threads_do_not_change_the_result(monkeypatch, loss, solver):
 @pytest.mark.parametrize("solver", ["sweep", "newton"])
 def test_a_model_does_not_depend_on_its_threads(monkeypatch, multi_class, solver):
     monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 1)
+    monkeypatch.setattr("dualsweep.solvers.iterates.LIGHT_ROWS", 1)
     X, y = load_iris(return_X_y=True)
     params = {"multi_class": multi_class, "solver": solver, "tol": 1e-4, "random_state": 0}
     one, *more = (LinearSVC(n_jobs=n_jobs, **params).fit(X, y) for n_jobs in (1, 2, 5))

@@ -27,11 +27,12 @@ from .functions import (
 )
 from .layouts import Rows, n_rows, n_stored
 
-__all__ = ["Passes", "chunks"]
+__all__ = ["LIGHT_ROWS", "Passes", "chunks"]
 
 # Passes are cut into parts of at least so many rows, at most so many: a part takes its time to be
-# handed to a thread. Gram matrices take longer for a row.
-PARTS, PART_ROWS, GRAM_ROWS = 16, 10_000, 1024
+# handed to a thread. Gram matrices take longer for a row, and what is done with a number per row is
+# light.
+PARTS, PART_ROWS, GRAM_ROWS, LIGHT_ROWS = 16, 10_000, 1024, 100_000
 
 # Each part of a weighted sum has weights of its own to add to, which have to be filled with zeros
 # and added up. There are as many parts as have so many entries per weight, or one.
@@ -81,9 +82,11 @@ class Passes:
         twin.workers = workers
         return twin
 
-    def each(self, function: Callable[[slice], Any], n: int) -> list[Any]:
+    def each(
+        self, function: Callable[[slice], Any], n: int, part_rows: int | None = None
+    ) -> list[Any]:
         """Return what `function` returns for the parts of n members."""
-        return self.workers.map(function, _parts(n))
+        return self.workers.map(function, _parts(n, part_rows=part_rows))
 
     def sum(
         self,

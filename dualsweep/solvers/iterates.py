@@ -21,6 +21,7 @@ from ..kernels.newton_multiclass import (
 )
 from ..problems.binary import BinaryProblem
 from ..problems.multiclass import MulticlassProblem
+from ..rows.passes import LIGHT_ROWS
 from .policy import DIRECT_WEIGHTS
 from .run import Run
 
@@ -65,6 +66,7 @@ class Iterate(ABC):
         self.anchor = problem.duals_of(run.alpha, self.members)
         self.slack = self.first_slack() + self.response(self.w)
         self.u, self.b = np.empty_like(self.slack), np.empty_like(self.slack)
+        self.light = max(LIGHT_ROWS // max(self.slack.shape[1:], default=1), 1)
 
     @abstractmethod
     def first_slack(self) -> Any:
@@ -96,7 +98,9 @@ class Iterate(ABC):
 
     def sum(self, function: Callable[[slice], tuple[float, float]]) -> list[float]:
         """Return the sums of what `function` returns for the parts of the rows."""
-        sums = self.passes.sum(lambda part: np.array(function(part)), len(self.members))
+        sums = self.passes.sum(
+            lambda part: np.array(function(part)), len(self.members), part_rows=self.light
+        )
         return sums.tolist()
 
     def measure(self) -> None:
@@ -130,7 +134,7 @@ class Iterate(ABC):
         if t == 0.0:
             return False
         self.w += t * p
-        self.passes.each(lambda part: self._shift(part, q, t), len(self.members))
+        self.passes.each(lambda part: self._shift(part, q, t), len(self.members), self.light)
         return True
 
     def _shift(self, part: slice, q: Any, t: float) -> None:
@@ -239,7 +243,7 @@ class _Binary(Iterate):
     def hessian(self) -> Any:
         # From that of the step before, where few rows have come or gone since. Factors are those of
         # rho = 0 or, for the hinge loss, 1 / rho.
-        changed = np.concatenate(self.passes.each(self._changed, len(self.members)))
+        changed = np.concatenate(self.passes.each(self._changed, len(self.members), self.light))
         came = ~self.summed[changed]
         came, went = changed[came], changed[~came]
         self.summed[came], self.summed[went] = True, False
