@@ -29,10 +29,10 @@ from .layouts import Rows, n_rows, n_stored
 
 __all__ = ["LIGHT_ROWS", "Passes", "chunks"]
 
-# Passes are cut into parts of at least so many rows, at most so many: a part takes its time to be
-# handed to a thread. Gram matrices take longer for a row, and what is done with a number per row is
-# light.
-PARTS, PART_ROWS, GRAM_ROWS, LIGHT_ROWS = 16, 10_000, 1024, 100_000
+# Passes are cut into parts of at least so many rows or so many entries, at most so many: a part
+# takes its time to be handed to a thread. Gram matrices take longer for a row, and what is done
+# with a number per row is light.
+PARTS, PART_ROWS, PART_ENTRIES, GRAM_ROWS, LIGHT_ROWS = 16, 10_000, 1_000_000, 1024, 100_000
 
 # Each part of a weighted sum has weights of its own to add to, which have to be filled with zeros
 # and added up. There are as many parts as have so many entries per weight, or one.
@@ -86,7 +86,7 @@ class Passes:
         self, function: Callable[[slice], Any], n: int, part_rows: int | None = None
     ) -> list[Any]:
         """Return what `function` returns for the parts of n members."""
-        return self.workers.map(function, _parts(n, part_rows=part_rows))
+        return self.workers.map(function, self._parts(n, PARTS, part_rows))
 
     def sum(
         self,
@@ -96,7 +96,7 @@ class Passes:
         part_rows: int | None = None,
     ) -> Any:
         """Return the sum of the arrays that `function` returns for the parts of n members."""
-        parts = self.workers.map(function, _parts(n, most_parts, part_rows))
+        parts = self.workers.map(function, self._parts(n, most_parts, part_rows))
         total = parts[0]
         for part in parts[1:]:
             total += part
@@ -204,6 +204,13 @@ class Passes:
         blocks = self.sum(part, len(members), self.gram_parts(k), GRAM_ROWS)
         return None if stop() else _whole_gram(blocks)
 
+    def _parts(self, n: int, most: int, part_rows: int | None) -> list[slice]:
+        """Cut n members into parts that depend on their number alone."""
+        least = part_rows or min(PART_ROWS, PART_ENTRIES / self.per_row)
+        count = max(min(most, int(n / least)), 1)
+        bounds = [n * part // count for part in range(count + 1)]
+        return [slice(*pair) for pair in pairwise(bounds)]
+
     def _respond(self, members: Any, W: Any, out: Any) -> None:
         """Fill in the responses of a chunk."""
         (_respond if W.ndim == 1 else _respond_many)(self.rows, members, W, out)
@@ -237,13 +244,6 @@ class Passes:
             return W
 
         self.sum(part, n, max(min(PARTS, int(per_weight / ENTRIES_PER_WEIGHT)), 1))
-
-
-def _parts(n: int, most: int = PARTS, part_rows: int | None = None) -> list[slice]:
-    """Cut n rows into parts that depend on their number alone."""
-    count = max(min(most, n // (part_rows or PART_ROWS)), 1)
-    bounds = [n * part // count for part in range(count + 1)]
-    return [slice(*pair) for pair in pairwise(bounds)]
 
 
 def chunks(part: slice, length: float) -> Iterator[slice]:
