@@ -85,10 +85,10 @@ class Workers:
         try:
             job.work()
         finally:
-            job.wait()
+            made = job.end()
         if job.error is not None:
             raise job.error
-        return job.made
+        return made
 
 
 class _Job(Generic[Item, Made]):
@@ -129,12 +129,17 @@ class _Job(Generic[Item, Made]):
             if self.helpers == 0:
                 self.idle.release()
 
-    def wait(self) -> None:
-        """Let no more helpers begin, and wait for those that have."""
+    def end(self) -> list[Made]:
+        """Let no more helpers begin, wait for those that have, and return what was made.
+
+        Nothing of it is kept: places in the queue that nobody had time for still refer to this.
+        """
         with self.lock:
             self.over = True
         with self.idle:
-            pass
+            made, self.made = self.made, []
+            del self.function
+            return made
 
 
 @contextmanager

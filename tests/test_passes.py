@@ -1,5 +1,7 @@
 """Passes over the rows against NumPy; parts, chunks and threads change nothing but rounding."""
 
+import weakref
+
 import naive
 import numpy as np
 import pytest
@@ -215,6 +217,34 @@ def test_sums_have_as_many_parts_as_pay(monkeypatch, shape, entries_per_weight, 
 
     passes.add_weighted(MEMBERS, coef, np.zeros(V[shape].shape))
     assert lengths == expected
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_features", "expected"),
+    [(25_000, 1, 2), (25_000, 400, 10), (1000, 400, 1), (400_000, 1, 16)],
+)
+def test_parts_are_of_enough_rows_or_entries(n_rows, n_features, expected):
+    """10,000 rows or 1,000,000 entries, the bias included, and no more than 16 parts."""
+    passes = naive.passes_of(np.zeros((n_rows, n_features)))
+    parts = passes.each(lambda part: part, n_rows)
+    assert len(parts) == expected
+    assert np.array_equal(np.concatenate([np.r_[part] for part in parts]), np.arange(n_rows))
+    assert len(passes.each(lambda part: part, n_rows, 5000)) == min(max(n_rows // 5000, 1), 16)
+
+
+def test_a_sum_adds_in_order_and_keeps_no_more_than_it_must():
+    """Parts that are done early wait for those before them; nobody waits for those after."""
+    passes = naive.passes_of(np.zeros((16, 1)))
+    alive = []
+
+    def make(part):
+        made = np.array([part.start, 1.0])
+        alive.append(weakref.ref(made))
+        assert sum(ref() is not None for ref in alive) <= 2  # the sum, and this one
+        return made
+
+    np.testing.assert_array_equal(passes.sum(make, 16, part_rows=1), [sum(range(16)), 16.0])
+    assert len(alive) == 16
 
 
 def test_no_rows_at_all():

@@ -1,6 +1,7 @@
 """Threads that share work: each item once, in order, and nobody waits for a thread."""
 
-from threading import Barrier, active_count, get_ident
+import weakref
+from threading import Barrier, Event, active_count, get_ident
 
 import numpy as np
 import pytest
@@ -68,6 +69,29 @@ def test_after_an_error_nothing_more_is_begun(n_threads):
         if n_threads == 1:
             assert begun == [0, 1, 2, 3]
         assert workers.map(abs, [-1, -2]) == [1, 2]  # and goes on
+
+
+def test_nothing_is_kept_of_what_was_made():
+    """Also if a thread that should have helped has been busy all the time."""
+
+    class Made:
+        pass
+
+    busy, refs = Event(), []
+
+    def make(item):
+        made = Made()
+        refs.append(weakref.ref(made))
+        return made
+
+    with Workers(2) as workers:
+        future = workers.submit(busy.wait, 60)
+        for _ in range(10):
+            assert len(workers.map(make, range(5))) == 5
+        assert len(refs) == 50
+        assert not any(ref() for ref in refs)
+        busy.set()
+        assert future.result(timeout=60)
 
 
 def test_what_is_submitted_is_done_elsewhere():

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import copy
 from itertools import pairwise
+from threading import Lock
 from typing import Any, Literal
 
 import numpy as np
@@ -95,11 +96,24 @@ class Passes:
         most_parts: int = PARTS,
         part_rows: int | None = None,
     ) -> Any:
-        """Return the sum of the arrays that `function` returns for the parts of n members."""
-        parts = self.workers.map(function, self._parts(n, most_parts, part_rows))
-        total = parts[0]
-        for part in parts[1:]:
-            total += part
+        """Return the sum of the arrays that `function` returns for the parts of n members.
+
+        Each is added as soon as those before it have been: memory for all is never needed at once.
+        """
+        ready: dict[int, Any] = {}
+        added, total, lock = 0, None, Lock()
+
+        def add(numbered: tuple[int, slice]) -> None:
+            nonlocal added, total
+            place, part = numbered
+            made = function(part)
+            with lock:
+                ready[place] = made
+                while added in ready:
+                    total = _added(total, ready.pop(added))
+                    added += 1
+
+        self.workers.map(add, enumerate(self._parts(n, most_parts, part_rows)))
         return total
 
     def sqnorms(self) -> Any:
@@ -244,6 +258,13 @@ class Passes:
             return W
 
         self.sum(part, n, max(min(PARTS, int(per_weight / ENTRIES_PER_WEIGHT)), 1))
+
+
+def _added(total: Any, made: Any) -> Any:
+    if total is None:
+        return made
+    total += made
+    return total
 
 
 def chunks(part: slice, length: float) -> Iterator[slice]:
