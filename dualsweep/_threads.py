@@ -43,19 +43,28 @@ class Workers:
         self.n_threads = n_threads
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads: list[Thread] = []
+        self._lock, self._open = Lock(), False
 
     def __enter__(self) -> Workers:
-        self._threads = [Thread(target=self._serve) for _ in range(self.n_threads - 1)]
-        for thread in self._threads:
-            thread.start()
+        self._open = True
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self._open = False
         for _ in self._threads:
             self._queue.put(None)
         for thread in self._threads:
             thread.join()
         self._threads = []
+
+    def _hire(self, n: int) -> int:
+        """See to it that there are n other threads, or as many as may be; return that number."""
+        n = min(n, self.n_threads - 1) if self._open else 0
+        with self._lock:
+            while len(self._threads) < n:
+                self._threads.append(Thread(target=self._serve))
+                self._threads[-1].start()
+        return n
 
     def _serve(self) -> None:
         while (task := self._queue.get()) is not None:
@@ -63,7 +72,8 @@ class Workers:
 
     def submit(self, function: Callable[..., Made], *arguments: Any) -> Future[Made]:
         """Let one of the other threads do it; there has to be one."""
-        assert self._threads
+        helpers = self._hire(self.n_threads)
+        assert helpers
         future: Future[Made] = Future()
 
         def task() -> None:
@@ -79,9 +89,8 @@ class Workers:
     def map(self, function: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
         """Return what `function` makes of each item, in their order."""
         job: _Job[Item, Made] = _Job(function, list(items))
-        if self._threads:
-            for _ in range(min(self.n_threads, len(job.made)) - 1):
-                self._queue.put(job.help)
+        for _ in range(self._hire(len(job.made) - 1)):
+            self._queue.put(job.help)
         try:
             job.work()
         finally:

@@ -71,6 +71,18 @@ def test_after_an_error_nothing_more_is_begun(n_threads):
         assert workers.map(abs, [-1, -2]) == [1, 2]  # and goes on
 
 
+def test_no_more_threads_are_started_than_there_is_work_for():
+    before = active_count()
+    with Workers(16) as workers:
+        assert active_count() == before
+        workers.map(abs, [1])
+        assert active_count() == before
+        workers.map(abs, [1, 2, 3])
+        assert active_count() == before + 2
+        workers.map(abs, range(100))
+        assert active_count() == before + 15
+
+
 def test_nothing_is_kept_of_what_was_made():
     """Also if a thread that should have helped has been busy all the time."""
 
