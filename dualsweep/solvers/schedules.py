@@ -155,9 +155,7 @@ class Adaptive(Schedule):
 
     def next_order(self) -> Any:
         filled = _compose(self.state, self.rows, self.preference, self.order)
-        order = self.order[:filled]
-        shuffle(self.state, order)
-        return order
+        return self.order[:filled]
 
     def observe(self, order: Any, grads: Any, gains: Any) -> None:
         if self.reference == 0.0:
@@ -227,7 +225,10 @@ def _shrink(
 
 @jit
 def _compose(state: Any, rows: Any, preference: Any, order: Any) -> int:
-    """Fill `order` with each row as often as its preference says (Algorithm 4)."""
+    """Fill `order` with each row as often as its preference says (Algorithm 4), in random order.
+
+    Returns how many visits that makes.
+    """
     n = order.shape[0]
     remaining = 0.0
     for i in rows:
@@ -242,6 +243,7 @@ def _compose(state: Any, rows: Any, preference: Any, order: Any) -> int:
             order[filled] = i
             filled += 1
         remaining -= preference[i]
+    shuffle(state, order[:filled])
     return filled
 
 
