@@ -28,7 +28,6 @@ class DensePasses(Passes):
 
     entry_time, pair_time = 0.7, 0.025
     order = "F"
-
     gram_chunk = GRAM_ROWS
 
     def _add_outer(self, members: Any, scale: Any, half: Any) -> None:

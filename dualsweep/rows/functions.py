@@ -92,10 +92,9 @@ def _is_csr(rows: Any) -> bool:
     return rows.instance_class is CSRRows  # type: ignore[no-any-return]
 
 
-def _narrowest(rows: Any, W: Any) -> Any:
-    """Return the precision of the products of two numbers: float32 if both are."""
-    bits = max(rows[0].dtype.bitwidth, W.dtype.bitwidth)
-    return np.float32 if bits == 32 else np.float64
+def _precision(*arrays: Any) -> Any:
+    """Return that of numbers of all these types of arrays together: float32 if all are."""
+    return np.float32 if all(array.dtype.bitwidth == 32 for array in arrays) else np.float64
 
 
 # LLVM would vectorise a sparse dot product with hardware gathers, which are slower than four
@@ -145,7 +144,7 @@ def _row_dot_dense(rows: Any, i: Any, w: Any) -> Any:
 
 @implements(row_axpy, fastmath={"contract", "nsz"})
 def _row_axpy(rows: Any, i: Any, step: Any, w: Any) -> Any:
-    dtype = np.float32 if w.dtype.bitwidth == 32 else np.float64
+    dtype = _precision(w)
 
     def axpy_csr(rows, i, step, w):  # type: ignore[no-untyped-def]
         data, indices = rows.data, rows.indices
@@ -217,7 +216,7 @@ def _row_scores_csr(rows: Any, i: Any, W: Any, out: Any) -> Any:
 def _row_scores_dense(rows: Any, i: Any, W: Any, out: Any) -> Any:
     if _is_csr(rows):
         return None
-    number = _narrowest(rows, W)
+    number = _precision(rows[0], W)
 
     def scores_dense(rows, i, W, out):  # type: ignore[no-untyped-def]
         row = rows.data[i]
@@ -257,7 +256,7 @@ def _row_scores_few_csr(rows: Any, i: Any, W: Any, classes: Any, n: Any, out: An
 def _row_scores_few_dense(rows: Any, i: Any, W: Any, classes: Any, n: Any, out: Any) -> Any:
     if _is_csr(rows):
         return None
-    number = _narrowest(rows, W)
+    number = _precision(rows[0], W)
 
     def scores_dense(rows, i, W, classes, n, out):  # type: ignore[no-untyped-def]
         row = rows.data[i]
@@ -279,7 +278,7 @@ FEW_CLASSES = 0.25
 
 @implements(row_add_few, fastmath={"contract", "nsz"})
 def _row_add_few(rows: Any, i: Any, classes: Any, step: Any, n: Any, W: Any, scratch: Any) -> Any:
-    dtype = np.float32 if W.dtype.bitwidth == 32 else np.float64
+    dtype = _precision(W)
 
     # The loops over classes stand here in full: as a function of their own they are not inlined
     # and take four times as long.

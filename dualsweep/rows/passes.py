@@ -219,7 +219,7 @@ class Passes:
         return None if stop() else _whole_gram(blocks)
 
     def _parts(self, n: int, most: int, part_rows: int | None) -> list[slice]:
-        """Cut n members into parts that depend on their number alone."""
+        """Cut n members into parts, the same whoever works on them."""
         least = part_rows or min(PART_ROWS, PART_ENTRIES / self.per_row)
         count = max(min(most, int(n / least)), 1)
         bounds = [n * part // count for part in range(count + 1)]

@@ -204,9 +204,9 @@ class _Binary(Iterate):
         self.scale = np.empty(len(self.y))  # by how much b changes with its slack
         super().__init__(run, problem)
         self.rho = 0.0 if self.loss.diag > 0 else FIRST_RHO / float(self.cost.mean())
-        # The Gram matrix of some rows, which and how many they are, and their factors but for rho.
+        # The Gram matrix of some rows, which they are, and their factors but for rho.
         self.gram: Any = None
-        self.summed, self.n_summed = np.zeros(len(self.y), bool), 0
+        self.summed = np.zeros(len(self.y), bool)
         _, _, diag = bounds(self.loss, self.cost)
         self.base = np.ones(len(self.y)) if self.rho > 0.0 else 1.0 / diag
 
@@ -247,8 +247,7 @@ class _Binary(Iterate):
         came = ~self.summed[changed]
         came, went = changed[came], changed[~came]
         self.summed[came], self.summed[went] = True, False
-        self.n_summed += len(came) - len(went)
-        if self.gram is not None and len(changed) < self.n_summed:
+        if self.gram is not None and len(changed) < np.count_nonzero(self.summed):
             self._add_gram(came, 1.0)
             self._add_gram(went, -1.0)
         else:

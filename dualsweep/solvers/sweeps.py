@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +10,7 @@ from .._random import random_state
 from ..problems.binary import BinaryProblem
 from ..problems.multiclass import MulticlassProblem
 from ..problems.result import relative
+from ..rows.passes import chunks
 from .momentum import Momentum
 from .policy import Policy
 from .run import Estimate, Run, gap_left
@@ -189,7 +189,8 @@ class MemorySweeper:
         order = self.plan.next_order()
         grads, gains = np.empty(len(order)), np.empty(len(order))
         done, gain = 0, 0.0
-        for part in _parts(problem, order):
+        per_row = problem.passes.per_row * max(problem.weights_shape[1:], default=1)
+        for part in chunks(slice(0, len(order)), ENTRIES_PER_CALL / per_row):
             gain += problem.sweep(
                 shrunk=self.plan.shrunk,
                 order=order[part],
@@ -225,11 +226,3 @@ def proven_rows(run: Run, problem: BinaryProblem | MulticlassProblem) -> Any:
     settled = problem.settled(run.candidates, run.alpha, run.slack, radius)
     proven[run.candidates[settled]] = True
     return proven
-
-
-def _parts(problem: BinaryProblem | MulticlassProblem, order: Any) -> Iterator[slice]:
-    """Cut a sweep into calls that are short enough to react between them."""
-    per_row = problem.passes.per_row * max(problem.weights_shape[1:], default=1)
-    length = max(int(ENTRIES_PER_CALL / per_row), 1)
-    for start in range(0, len(order), length):
-        yield slice(start, min(start + length, len(order)))
