@@ -6,11 +6,15 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.svm._base import BaseSVC
+from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
 from ..problems.result import relative
 from ..solvers.run import ROUNDING, primal_and_gap_of
 from ..training import Context, Fitted, TrainingSet, train
+from ._choices import REGISTRIES
 from ._validation import check_weights
 from .svc import LinearSVC
 
@@ -64,10 +68,10 @@ def certify(
     Parameters
     ----------
     model : classifier
-        A fitted linear classifier with `coef_`, `intercept_` and `classes_`: a `LinearSVC` or
-        `LinearSVCCV`, trained here or read from a file of LIBLINEAR, or one of scikit-learn's. Its
-        parameters of the names of `LinearSVC`'s (C, loss, multi_class, class_weight, fit_intercept
-        and intercept_scaling) say which problem is meant.
+        Anything with `coef_`, `intercept_` and `classes_`: a `LinearSVC` or `LinearSVCCV`, trained
+        here or read from a file of LIBLINEAR, a linear classifier of scikit-learn's or of anybody
+        else's. Its parameters of the names of `LinearSVC`'s (C, loss, multi_class, class_weight,
+        fit_intercept and intercept_scaling) say which problem is meant.
     X, y : array-like
         The data the model was trained on, or other data with the same classes: then the
         certificate says how good the model is for those.
@@ -98,12 +102,17 @@ def certify(
     >>> certify(model, X, y).relative_gap <= 1e-4
     False
     """
-    check_is_fitted(model)
-    model = getattr(model, "best_estimator_", model)
+    model = _linear_classifier(model)
     problem = _problem(model, C=C, loss=loss, multi_class=multi_class)
-    X, y = validate_data(
-        model, X, y, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
-    )
+    options: dict[str, Any] = {
+        "accept_sparse": "csr",
+        "dtype": [np.float64, np.float32],
+        "order": "C",
+    }
+    if isinstance(model, BaseEstimator):
+        X, y = validate_data(model, X, y, reset=False, **options)
+    else:
+        X, y = check_X_y(X, y, **options)
     settings = replace(
         problem._settings(), tol=BOUND_SHARE * tol, max_iter=max_iter, max_time=max_time
     )
@@ -112,7 +121,7 @@ def certify(
         data = TrainingSet(X, y, check_weights(sample_weight, X), settings.bias, context)
         if not np.array_equal(data.classes, model.classes_):
             raise ValueError(
-                f"The model has the classes {_some(model.classes_)}, but y has "
+                f"The model has the classes {_some(np.asarray(model.classes_))}, but y has "
                 f"{_some(data.classes)}."
             )
         duals = getattr(model, "dual_coef_", None)
@@ -144,14 +153,40 @@ def _primals(found: Fitted, weights: Any) -> Any:
     return np.array(primals)
 
 
+def _linear_classifier(model: Any) -> Any:
+    """Return the model whose weights are meant; raise if it has none for each class."""
+    name = type(model).__name__
+    if isinstance(model, Pipeline):
+        raise TypeError(
+            "A Pipeline has no weights for X as it is. Pass its last step, and X as that sees it: "
+            "certify(pipeline[-1], pipeline[:-1].transform(X), y)."
+        )
+    if isinstance(model, BaseEstimator):
+        check_is_fitted(model)
+    model = getattr(model, "best_estimator_", model)
+    missing = [part for part in ("coef_", "intercept_", "classes_") if not hasattr(model, part)]
+    if missing:
+        raise TypeError(
+            f"{name} has no {' and no '.join(missing)}: certify takes linear classifiers, which "
+            "have coef_, intercept_ and classes_."
+        )
+    if isinstance(model, BaseSVC) and len(model.classes_) > 2:
+        raise TypeError(
+            f"{name} has weights for pairs of classes, of more than two; certify takes those of "
+            "one versus the rest, Crammer-Singer or Weston-Watkins."
+        )
+    return model
+
+
 def _problem(model: Any, **given: Any) -> LinearSVC:
     """Return a `LinearSVC` with the parameters of the problem that is meant."""
     params = {}
     for name in ("C", "loss", "multi_class", "class_weight", "fit_intercept", "intercept_scaling"):
+        value = getattr(model, name, None)
         if given.get(name) is not None:
             params[name] = given[name]
-        elif hasattr(model, name):
-            params[name] = getattr(model, name)
+        elif hasattr(model, name) and value in REGISTRIES.get(name, [value]):
+            params[name] = value
     problem = LinearSVC(**params)
     for name in ("C", "loss"):
         if name not in params:
@@ -165,7 +200,8 @@ def _problem(model: Any, **given: Any) -> LinearSVC:
 
 def _weights(model: Any, n_features: int, bias: float) -> Any:
     """Return a row of weights for each row of coefficients, that of the constant feature last."""
-    coef = model.coef_.toarray() if hasattr(model.coef_, "toarray") else np.asarray(model.coef_)
+    coef = model.coef_.toarray() if hasattr(model.coef_, "toarray") else model.coef_
+    coef = np.atleast_2d(coef)
     n_rows = 1 if len(model.classes_) == 2 else len(model.classes_)
     if coef.shape != (n_rows, n_features):
         raise ValueError(

@@ -11,7 +11,7 @@ from ..solvers.policy import SOLVERS
 from ..solvers.schedules import SCHEDULES
 from ..training.formulations import FORMULATIONS
 
-__all__ = ["CONSTRAINTS", "with_choices"]
+__all__ = ["CONSTRAINTS", "REGISTRIES", "with_choices"]
 
 REGISTRIES: dict[str, Any] = {
     "loss": LOSSES,

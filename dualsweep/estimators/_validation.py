@@ -17,7 +17,7 @@ __all__ = ["check_Cs", "check_data", "check_weights"]
 # What an integer number of values of C spans: Wang and Scott's grid (2021, section 5), and wide
 # enough for rows of about unit length, as text has. It is the same for all data, so that scores of
 # different fits can be compared value by value.
-FIRST_C, LAST_C = 2.0**-6, 2.0**3
+FIRST, LAST = -6, 3  # powers of 2
 
 
 def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
@@ -26,6 +26,7 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any,
     X may be a store, with labels that replace its own, or y None. The weights are float64, or None
     if there are none.
     """
+    _refuse_several_labels(y)
     if isinstance(X, Blocks):
         if y is not None:
             y = column_or_1d(y, warn=True)
@@ -41,10 +42,26 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any,
     return X, y, check_weights(sample_weight, X)
 
 
+def _refuse_several_labels(y: Any) -> None:
+    """Raise ValueError if rows have several labels each, saying who takes those."""
+    shape = getattr(y, "shape", ())
+    if isinstance(y, list | tuple):
+        try:
+            shape = np.shape(y)
+        except ValueError:  # lists of different lengths
+            shape = (len(y), max(map(np.size, y)))
+    if len(shape) == 2 and shape[1] > 1:
+        raise ValueError(
+            f"y has {shape[1]} labels a row, but training takes one. Train a model for each: "
+            "MultiOutputClassifier(LinearSVC()).fit(X, y), from sklearn.multioutput; lists of "
+            "labels become such a y by MultiLabelBinarizer, from sklearn.preprocessing."
+        )
+
+
 def check_Cs(Cs: Any) -> Any:  # noqa: N802
     """Return the values of C, ascending and each once; an integer is a number of values."""
     if isinstance(Cs, Integral) and int(Cs) >= 1:
-        return np.geomspace(FIRST_C, LAST_C, int(Cs)) if int(Cs) > 1 else np.ones(1)
+        return 2.0 ** np.linspace(FIRST, LAST, int(Cs)) if int(Cs) > 1 else np.ones(1)
     values = np.unique(np.asarray(Cs, dtype=np.float64))
     if np.ndim(Cs) != 1 or not values.size or not (np.isfinite(values) & (values > 0)).all():
         raise ValueError(

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 from sklearn import config_context, get_config
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
 from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch
@@ -27,6 +26,7 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted
 
 from ..training import TrainingSet, train
 from ._choices import with_choices
+from ._model import LinearModel
 from ._search import choose, search
 from ._validation import check_Cs, check_data
 from .svc import LinearSVC
@@ -46,11 +46,13 @@ SHARED = (
     "n_jobs",
     "random_state",
     "verbose",
+    "penalty",
+    "dual",
 )
 
 
 @with_choices
-class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
+class LinearSVCCV(LinearModel):
     """Linear support vector classification that chooses C by cross-validation.
 
     Each fold trains the values of C in ascending order, each from the solution for a smaller one
@@ -104,6 +106,8 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
         Seeds the order of visits; the folds are up to `cv`.
     verbose : int, default=0
         1 shows progress.
+    penalty : {"l2"}, default="l2"
+        Without effect, as `dual : bool or "auto", default="auto"`.
 
     Attributes
     ----------
@@ -194,6 +198,8 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        penalty: str = "l2",
+        dual: bool | str = "auto",
     ) -> None:
         self.Cs = Cs
         self.cv = cv
@@ -213,6 +219,8 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+        self.penalty = penalty
+        self.dual = dual
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> LinearSVCCV:
@@ -362,10 +370,10 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
             )
         )
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+    def to_sklearn(self) -> Any:
+        """Return a fitted `sklearn.svm.LinearSVC` with the same predictions; see `LinearSVC`."""
+        check_is_fitted(self)
+        return self.best_estimator_.to_sklearn()
 
 
 def _without(name: str, params: dict[str, Any]) -> dict[str, Any]:

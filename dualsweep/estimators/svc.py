@@ -7,9 +7,8 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import _fit_context
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -26,13 +25,14 @@ from ..training import (
 from ..training.verdict import shortfall
 from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, FitCallbacks, with_callbacks
 from ._choices import CONSTRAINTS, with_choices
+from ._model import HABITS, LinearModel
 from ._validation import check_data
 
 __all__ = ["LinearSVC"]
 
 
 @with_choices
-class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
+class LinearSVC(CallbackSupportMixin, LinearModel):
     """Linear support vector classification with a certificate.
 
     For two classes, with labels y_i in {-1, +1} and ``C_i = C * sample_weight_i *
@@ -97,6 +97,11 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         Seeds the order of visits; the same integer gives bitwise the same model.
     verbose : int, default=0
         1 shows progress.
+    penalty : {"l2"}, default="l2"
+        Without effect, as `dual`: both are for scripts that set them for scikit-learn's
+        `LinearSVC`. "l1" is refused.
+    dual : bool or "auto", default="auto"
+        Without effect: the dual is what is trained, and the primal solution comes with it.
 
     Attributes
     ----------
@@ -188,6 +193,7 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         ],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
+        **HABITS,
     }
 
     def __init__(
@@ -209,6 +215,8 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        penalty: str = "l2",
+        dual: bool | str = "auto",
     ) -> None:
         self.C = C
         self.loss = loss
@@ -226,6 +234,8 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+        self.penalty = penalty
+        self.dual = dual
 
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
@@ -343,8 +353,3 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
             if hasattr(self, name):
                 setattr(model, name, getattr(self, name))
         return model
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags

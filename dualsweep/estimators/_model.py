@@ -1,0 +1,98 @@
+"""What linear classifiers have in common: how they predict, and what they answer to habits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
+from sklearn.utils._param_validation import InvalidParameterError, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ..solvers.blocks import Blocks
+from ..training.prediction import block_scores
+
+__all__ = ["HABITS", "LinearModel"]
+
+# Parameters of scikit-learn's `LinearSVC` that mean nothing here, for scripts that set them.
+HABITS: dict[str, list[Any]] = {
+    "penalty": [StrOptions({"l2"})],
+    "dual": ["boolean", StrOptions({"auto"})],
+}
+
+
+class LinearModel(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
+    """A linear classifier with scikit-learn's interface, which predicts for stores too."""
+
+    penalty: str
+
+    def _validate_params(self) -> None:
+        if isinstance(self.penalty, str) and self.penalty in ("l1", "elasticnet"):
+            raise InvalidParameterError(
+                f"penalty={self.penalty!r} is not trained here: {type(self).__name__} has the l2 "
+                "penalty only. For weights that are 0 use scikit-learn's LinearSVC(penalty='l1', "
+                "dual=False) or SGDClassifier(penalty='elasticnet')."
+            )
+        super()._validate_params()
+
+    def decision_function(self, X: Any) -> Any:
+        """Return how far each row is on the side of each class.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
+            Rows; those of a store are read block by block.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            ``x.w + b`` of each class; of two classes, of the second alone.
+        """
+        if not isinstance(X, Blocks):
+            return super().decision_function(X)
+        check_is_fitted(self)
+        coef = self.coef_.toarray() if sp.issparse(self.coef_) else self.coef_
+        scores = block_scores(X, coef, self.intercept_)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> Any:
+        """Return the class of each row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
+            Rows; those of a store are read block by block.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The classes.
+        """
+        return super().predict(X)
+
+    @property
+    def predict_proba(self) -> Any:
+        """Not there; the AttributeError says what gives probabilities."""
+        name = type(self).__name__
+        raise AttributeError(
+            f"{name} has no predict_proba: a margin is no probability. Calibrate it: "
+            f"CalibratedClassifierCV({name}(...)).fit(X, y).predict_proba(X), from "
+            "sklearn.calibration."
+        )
+
+    @property
+    def partial_fit(self) -> Any:
+        """Not there; the AttributeError says what trains on more than memory holds."""
+        name = type(self).__name__
+        raise AttributeError(
+            f"{name} has no partial_fit: a certificate needs all rows. For rows that do not fit "
+            "into memory write a store (dualsweep.io.open_writer takes chunks) and fit it with "
+            f"{name}(memory_limit=...); for rows that keep coming use scikit-learn's "
+            "SGDClassifier."
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
