@@ -194,7 +194,7 @@ def test_a_model_by_hand(path):
     ("old", "new", "message"),
     [
         ("solver_type L2", "solver L2", "has to start with solver_type"),
-        ("L2R_L2LOSS_SVC_DUAL", "L2R_LR", "has a model of type L2R_LR; dualsweep reads L2R_L1LOSS"),
+        ("L2R_L2LOSS_SVC_DUAL", "L3R", "has a model of type L3R; dualsweep reads L2R_L1LOSS"),
         ("L2R_L2LOSS_SVC_DUAL", "", "damaged"),
         ("nr_class 2", "nr_class 3", r"nr_class is 3, label is \[1, -1\]"),
         ("nr_class 2", "nr_class 1", "nr_class is 1"),
@@ -225,3 +225,20 @@ def test_damaged_models(path, old, new, message):
 def test_no_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="There is no file"):
         load_liblinear(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("solver_type", "rest", "kind"),
+    [
+        ("L2R_LR", "nr_class 2\nlabel 1 -1\nnr_feature 2\nbias -1\nw\n0.5 \n1 \n", "logistic"),
+        ("L2R_L2LOSS_SVR_DUAL", "nr_class 2\nnr_feature 1\nbias -1\nw\n0.5 \n", "regression"),
+        ("ONECLASS_SVM", "nr_class 2\nnr_feature 1\nbias -1\nrho 0.5\nw\n0.5 \n", "one-class"),
+    ],
+)
+def test_models_of_other_kinds_are_called_by_their_name(tmp_path, solver_type, rest, kind):
+    path = tmp_path / "other.model"
+    path.write_text(f"solver_type {solver_type}\n{rest}")
+    for load in (load_liblinear, load_model):
+        with pytest.raises(ValueError, match=f"for .*{kind}.*{solver_type}") as error:
+            load(path)
+        assert "damaged" not in str(error.value)

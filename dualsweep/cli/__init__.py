@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
+from ._liblinear import Answering
 from .certify import certify
 from .compare import compare
 from .cv import cv
@@ -66,4 +67,4 @@ def main(
 
 
 for command in (train, cv, compare, predict, certify, convert, info, demo):
-    app.command()(command)
+    app.command(cls=Answering)(command)

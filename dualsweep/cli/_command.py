@@ -143,7 +143,7 @@ class Command:
         """Read data, and say how much that was."""
         started = perf_counter()
         size = path.stat().st_size if path.is_file() else 0
-        with self.progress(f"Reading {path}", size) as watch:
+        with self.warnings(), self.progress(f"Reading {path}", size) as watch:
             X, y = load_data(path, zero_based=first_column(zero_based), watch=watch, **options)
         seconds = perf_counter() - started
         n_entries = X.nnz if hasattr(X, "nnz") else X.size

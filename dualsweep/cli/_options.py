@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..estimators import LinearSVC, LinearSVCCV
 
 __all__ = [
+    "Bias",
     "ClassWeight",
     "Data",
     "Force",
@@ -39,6 +40,7 @@ __all__ = [
     "ZeroBased",
     "check_parameters",
     "choice",
+    "class_weights",
     "first_column",
     "in_options",
     "one_of",
@@ -65,6 +67,53 @@ def one_of(*names: str) -> Callable[[typer.CallbackParam, Any], Any]:
         return value
 
     return check
+
+
+def weights_or_balanced(param: typer.CallbackParam, value: str | None) -> str | None:
+    """Refuse what is neither `balanced` nor weights of classes."""
+    if value not in (None, "balanced"):
+        _pairs(value)
+    return value
+
+
+def _pairs(text: str) -> dict[str, float]:
+    """Return the weights in ``LABEL=WEIGHT,LABEL=WEIGHT``, by label."""
+    weights: dict[str, float] = {}
+    for pair in text.split(","):
+        label, _, weight = pair.rpartition("=")
+        try:
+            weights[label.strip()] = float(weight)
+        except ValueError:
+            label = ""
+        if not label or not 0 <= weights[label.strip()] < math.inf:
+            raise typer.BadParameter(
+                "--class-weight must be balanced, or LABEL=WEIGHT with commas, for instance "
+                f"1=10,-1=2, but is {text}."
+            )
+    return weights
+
+
+def class_weights(text: str | None, classes: Any) -> Any:
+    """Return what the library calls the option, for data of these classes."""
+    if text in (None, "balanced"):
+        return text
+    labels = {_number_or_text(label): label for label in classes.tolist()}
+    weights = _pairs(text)
+    unknown = [name for name in weights if _number_or_text(name) not in labels]
+    if unknown:
+        some = ", ".join(map(str, classes[:10])) + (" ..." if len(classes) > 10 else "")
+        raise ValueError(
+            f"--class-weight has a weight for {', '.join(unknown)}, but the classes are {some}."
+        )
+    return {labels[_number_or_text(name)]: weight for name, weight in weights.items()}
+
+
+def _number_or_text(label: Any) -> Any:
+    """Return what a label is compared by, however a number is written."""
+    try:
+        return float(label)
+    except ValueError:
+        return str(label)
 
 
 def choice(
@@ -131,9 +180,18 @@ NoIntercept: TypeAlias = Annotated[bool, typer.Option("--no-intercept", help="Tr
 ClassWeight: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        callback=one_of("balanced"),
-        metavar="balanced",
-        help="balanced: rare classes weigh as much as others.",
+        callback=weights_or_balanced,
+        metavar="WEIGHTS",
+        help="Multiplies C per class: LABEL=WEIGHT with commas (1=10,-1=2), others weigh 1; or "
+        "balanced: rare classes weigh as much as others.",
+    ),
+]
+Bias: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        callback=positive,
+        help="Value of the constant feature whose weight is the intercept; larger values "
+        "regularise it less.",
     ),
 ]
 Schedule: TypeAlias = Annotated[
@@ -168,11 +226,12 @@ OPTIONS = {
     "Cs": "--costs",
     "cv": "--folds",
     "n_splits": "--folds",
+    "intercept_scaling": "--bias",
     **{
         name: f"--{name.replace('_', '-')}"
         for name in (
             *("loss", "multi_class", "solver", "schedule", "tol", "max_iter", "max_time"),
-            *("class_weight", "memory_limit", "n_jobs", "zero_based"),
+            *("class_weight", "memory_limit", "n_jobs", "zero_based", "warm_start"),
             *("scoring", "selection", "patience", "tol_search"),
         )
     },

@@ -5,10 +5,12 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 from ._command import FAILED, Command
 from ._options import (
+    Bias,
     ClassWeight,
     Data,
     Force,
@@ -23,6 +25,7 @@ from ._options import (
     Tol,
     TrainJobs,
     ZeroBased,
+    class_weights,
     parse_costs,
 )
 from ._pictures import Plot, check_picture, new_figure, save_picture
@@ -49,6 +52,7 @@ def compare(
     tol: Tol = 1e-3,
     max_iter: MaxIter = 1000,
     no_intercept: NoIntercept = False,
+    bias: Bias = 1.0,
     class_weight: ClassWeight = None,
     schedule: Schedule = "auto",
     solver: Solver = "auto",
@@ -81,9 +85,9 @@ def compare(
         "solver": solver,
         "schedule": schedule,
         "fit_intercept": not no_intercept,
+        "intercept_scaling": bias,
         "tol": tol,
         "max_iter": max_iter,
-        "class_weight": class_weight,
         "n_jobs": n_jobs,
         "random_state": seed,
         "verbose": 0 if quiet or json else 1,
@@ -95,6 +99,7 @@ def compare(
             check_picture(plot, force)
             command.writes(plot)
         X, y = command.load(file, zero_based=zero_based, n_jobs=n_jobs)
+        options["class_weight"] = class_weights(class_weight, np.unique(y))
         started = perf_counter()
         with command.warnings():
             result = compare_multiclass(X, y, Cs=values, n_repeats=repeats, **options)

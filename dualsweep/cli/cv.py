@@ -13,6 +13,7 @@ from ..io._files import check_target
 from ..io.liblinear import integer_classes
 from ._command import FAILED, Command
 from ._options import (
+    Bias,
     ClassWeight,
     Data,
     Force,
@@ -30,6 +31,7 @@ from ._options import (
     TrainJobs,
     ZeroBased,
     check_parameters,
+    class_weights,
     parse_costs,
 )
 from ._pictures import Plot, check_picture, new_figure, save_picture
@@ -92,6 +94,7 @@ def cv(
     tol: Tol = 1e-3,
     max_iter: MaxIter = 1000,
     no_intercept: NoIntercept = False,
+    bias: Bias = 1.0,
     class_weight: ClassWeight = None,
     schedule: Schedule = "auto",
     multi_class: MultiClass = "ovr",
@@ -105,7 +108,9 @@ def cv(
     """Choose C by cross-validation, and train with it.
 
     Each fold trains ascending values of C, each from the solution before, on the rows it does not
-    hold out, and is scored on those it does. Then a model is trained on all rows.
+    hold out, and is scored on those it does. Then a model is trained on all rows. Rows are shuffled
+    before they are dealt out, the same for the same --seed, and each fold has its share of every
+    class.
 
     Ends with exit code 0 if every relative duality gap is proven to be at most its tolerance, and
     with 1 if not; the choice is made, and the model written, all the same. Ctrl-C writes nothing
@@ -119,11 +124,13 @@ def cv(
 
     dualsweep cv news20.svm.bz2 --selection one_standard_error --plot news20.png
     """
+    from sklearn.model_selection import StratifiedKFold
+
     from ..estimators import LinearSVCCV
 
     model = LinearSVCCV(
         Cs=parse_costs(costs),
-        cv=folds,
+        cv=StratifiedKFold(folds, shuffle=True, random_state=seed),
         scoring=scoring,
         selection=selection,
         patience=patience or None,
@@ -133,9 +140,9 @@ def cv(
         solver=solver,
         schedule=schedule,
         fit_intercept=not no_intercept,
+        intercept_scaling=bias,
         tol=tol,
         max_iter=max_iter,
-        class_weight=class_weight,
         n_jobs=n_jobs,
         random_state=seed,
         verbose=0 if quiet or json else 1,
@@ -153,8 +160,10 @@ def cv(
             check_picture(plot, force)
             command.writes(plot)
         X, y = command.load(file, zero_based=zero_based, n_jobs=n_jobs)
+        classes = np.unique(y)
         if output is not None and model_format == "liblinear":
-            integer_classes(np.unique(y))  # rather now than after the work
+            integer_classes(classes)  # rather now than after the work
+        model.set_params(class_weight=class_weights(class_weight, classes))
         started = perf_counter()
         with command.warnings():
             model.fit(X, y)

@@ -29,7 +29,7 @@ from ._options import (
     first_column,
 )
 
-__all__ = ["convert", "info"]
+__all__ = ["convert", "info", "kind_of"]
 
 MOST_CLASSES = 20  # to list
 
@@ -64,7 +64,7 @@ def convert(
         command.writes(store)
         started = perf_counter()
         block_bytes = block_size * MEGABYTE
-        kind, size = _kind(file), _size(file)
+        kind, size = kind_of(file), _size(file)
         if kind == "svmlight":
             with command.progress(f"Converting {file}", size) as watch:
                 written = convert_svmlight(
@@ -104,7 +104,7 @@ def info(
     dualsweep info rcv1.model.npz --json
     """
     with Command(json) as command:
-        kind = _kind(path)
+        kind = kind_of(path)
         if verify and kind != "store":
             raise typer.BadParameter(f"--verify is for stores, but {path} is none.")
         if kind == "store":
@@ -135,7 +135,7 @@ def info(
         command.show(str(path), {"kind": kind, "bytes": _size(path), **facts})
 
 
-def _kind(path: Path) -> str:
+def kind_of(path: Path) -> str:
     """Tell what there is by its content."""
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}.")

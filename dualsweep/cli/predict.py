@@ -1,17 +1,20 @@
-"""Prediction."""
+"""Prediction; without scikit-learn, whose import takes a second, but for probabilities."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 import typer
 
 from ..io import load_model
 from ..io._files import atomic_file, check_target
 from ..io.data import check_width
+from ..io.model import read_model
 from ._command import Command
 from ._options import (
     Force,
@@ -19,8 +22,16 @@ from ._options import (
     NJobs,
     ZeroBased,
 )
+from .data import kind_of
 
 __all__ = ["predict"]
+
+
+class Answer(NamedTuple):
+    """Labels of some rows, and the values that were asked for."""
+
+    labels: Any
+    values: Any  # a column for each class that they are of, or None
 
 
 def predict(
@@ -37,6 +48,18 @@ def predict(
             "--output", "-o", help="Where to write the labels: a file.", show_default="stdout"
         ),
     ] = None,
+    decisions: Annotated[
+        bool,
+        typer.Option("--decisions", help="Write w.x + b of each class after the label."),
+    ] = False,
+    probabilities: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DATA",
+            help="Write the probability of each class after the label, calibrated on these rows "
+            "and labels, which the model must not have been trained on.",
+        ),
+    ] = None,
     force: Force = False,
     n_jobs: NJobs = -1,
     zero_based: ZeroBased = None,
@@ -45,51 +68,150 @@ def predict(
     """Predict the label of each row, one per line.
 
     If the data have labels, the accuracy goes to stderr. A store may be larger than the memory.
-    Features of text that the model was not trained on are left out. A model does not know whether
-    its text counted columns from 0: for a few rows of text that did, none of which may have a
-    column 0, say --zero-based.
+    Features of text that the model was not trained on are left out, with a warning. A model does
+    not know whether its text counted columns from 0: for a few rows of text that did, none of which
+    may have a column 0, say --zero-based.
+
+    With --decisions or --probabilities a line has values after the label, and the first line is
+    "labels" and the classes that they are of. A decision of two classes has one value, positive for
+    the class that is named. Probabilities are those of a sigmoid of each class's value, fitted to
+    the rows that are given (Platt's method), and add up to 1.
 
     [bold]Examples[/bold]
 
     dualsweep predict a1a.model.npz a1a.t
 
     dualsweep predict rcv1.model.npz test.npz -o labels.txt
+
+    dualsweep predict a1a.model.npz new.svm --probabilities a1a.t
     """
+    if decisions and probabilities is not None:
+        raise typer.BadParameter("--decisions and --probabilities exclude each other.")
     with Command(json, quiet=True) as command:
         if output is not None:
             check_target(output, force=force)
             command.writes(output)
-        model = load_model(model_file)
+        model = _read(model_file, file)
+        classes, n_features = model["classes_"], model["n_features_in_"]
+        options = {"zero_based": zero_based, "n_jobs": n_jobs, "n_features": n_features}
+        named = classes if len(classes) > 2 else classes[1:]
+        if probabilities is not None:
+            answer = _calibrated(command, model_file, probabilities, options)
+            named = classes
+        else:
+            answer = _deciding(model, decisions)
         if file.is_dir():  # however large it is: a block at a time
             store = command.open(file)
-            check_width(file, store, model.n_features_in_)
-            blocks = (store.read(b) for b in range(len(store)))
-            predicted, y = np.concatenate([model.predict(X) for X, _ in blocks]), store.y
+            check_width(file, store, n_features)
+            pieces, y = (store.read(b)[0] for b in range(len(store))), store.y
         else:
-            X, y = command.load(
-                file,
-                zero_based=zero_based,
-                n_jobs=n_jobs,
-                n_features=model.n_features_in_,
-                labelled=False,
-            )
-            predicted = model.predict(X)
-        lines = "".join(f"{label}\n" for label in predicted.tolist())
+            X, y = command.load(file, labelled=False, **options)
+            pieces = (piece for piece in [X])
+        labels, values = _answers(file, pieces, answer)
+        what = "decisions" if decisions else "probabilities"
         if output is not None:
             with atomic_file(output, force=force) as target:
-                target.write(lines.encode())
+                target.writelines(line.encode() for line in _lines(labels, values, named))
             command.facts["output"] = str(output)
         elif json:
-            command.facts["labels"] = predicted.tolist()
+            command.facts["labels"] = labels.tolist()
+            if values is not None:
+                command.facts |= {what: values.tolist(), f"{what}_of": named.tolist()}
         else:
-            sys.stdout.write(lines)
-        if y is not None and _comparable(y, predicted) and np.isin(y, model.classes_).any():
-            right = int((y == predicted).sum())
-            command.facts |= {"right": right, "accuracy": right / len(y)}
-            if not json:
-                command.say(f"Accuracy {right / len(y):.2%} ({right} of {len(y)} rows)")
+            sys.stdout.writelines(_lines(labels, values, named))
+        if y is not None:
+            _compare(command, file, y, labels, classes)
 
 
-def _comparable(a: Any, b: Any) -> bool:
-    """Return whether both are text or both are numbers."""
-    return (a.dtype.kind in "US") == (b.dtype.kind in "US")
+def _read(model_file: Path, file: Path) -> dict[str, Any]:
+    """Return the attributes of a model; who names files in LIBLINEAR's order is told ours."""
+    try:
+        return read_model(model_file)[1]
+    except ValueError as error:
+        swapped = model_file.is_file() and file.is_file() and kind_of(model_file) != "model"
+        if swapped and kind_of(file) == "model":
+            raise ValueError(
+                f"{model_file} is no model, but {file} is one: the model comes first, dualsweep "
+                f"predict {file} {model_file}."
+            ) from error
+        raise
+
+
+def _deciding(model: dict[str, Any], decisions: bool) -> Callable[[Any], Answer]:
+    coef, intercept, classes = (model[name] for name in ("coef_", "intercept_", "classes_"))
+
+    def answer(X: Any) -> Answer:
+        scores = X @ coef.T + intercept
+        chosen = scores.argmax(axis=1) if len(classes) > 2 else (scores[:, 0] > 0).astype(np.intp)
+        return Answer(classes[chosen], scores if decisions else None)
+
+    return answer
+
+
+def _calibrated(
+    command: Command, model_file: Path, file: Path, options: dict[str, Any]
+) -> Callable[[Any], Answer]:
+    """Return what calibrated probabilities make of rows."""
+    model = load_model(model_file)
+    X, y = command.load(file, **options)
+    _check_finite(file, X)
+    seen = np.unique(y)
+    if not np.array_equal(seen, model.classes_):
+        raise ValueError(
+            f"--probabilities needs rows of every class of the model and no others, but {file} has "
+            f"the classes {seen[:10].tolist()} and the model {model.classes_[:10].tolist()}."
+        )
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.frozen import FrozenEstimator
+
+    calibrated = CalibratedClassifierCV(FrozenEstimator(model)).fit(X, y)
+
+    def answer(X: Any) -> Answer:
+        values = calibrated.predict_proba(X)
+        return Answer(model.classes_[values.argmax(axis=1)], values)
+
+    return answer
+
+
+def _answers(file: Path, pieces: Iterator[Any], answer: Callable[[Any], Answer]) -> Answer:
+    found = []
+    for X in pieces:
+        _check_finite(file, X)
+        found.append(answer(X))
+    labels, values = zip(*found, strict=True)
+    return Answer(np.concatenate(labels), None if values[0] is None else np.concatenate(values))
+
+
+def _check_finite(file: Path, X: Any) -> None:
+    if not np.isfinite(X.data if sp.issparse(X) else X).all():
+        raise ValueError(f"{file} has NaN or infinity among its values. Correct them.")
+
+
+def _lines(labels: Any, values: Any, named: Any) -> Iterator[str]:
+    if values is None:
+        return (f"{label}\n" for label in labels.tolist())
+    return _lines_with_values(labels, values, named)
+
+
+def _lines_with_values(labels: Any, values: Any, named: Any) -> Iterator[str]:
+    yield f"labels {' '.join(map(str, named.tolist()))}\n"
+    for label, row in zip(labels.tolist(), values, strict=True):
+        yield f"{label} {' '.join(map(repr, row.tolist()))}\n"
+
+
+def _compare(command: Command, file: Path, y: Any, labels: Any, classes: Any) -> None:
+    """Tell how many labels are right, or that none is known."""
+    known = np.zeros(len(y), bool)
+    if (y.dtype.kind in "US") == (classes.dtype.kind in "US"):  # both are text or both numbers
+        known = np.isin(y, classes)
+    if not known.any():
+        command.facts["known_labels"] = 0
+        if not command.json:
+            command.say(f"No accuracy: no label of {file} is a class of the model.")
+        return
+    right = int((y == labels).sum())
+    command.facts |= {"right": right, "accuracy": right / len(y), "known_labels": int(known.sum())}
+    if not command.json:
+        strange = len(y) - int(known.sum())
+        more = f"; the labels of {strange} are no classes of the model" if strange else ""
+        command.say(f"Accuracy {right / len(y):.2%} ({right} of {len(y)} rows{more})")

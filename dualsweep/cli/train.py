@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from time import perf_counter
 from types import SimpleNamespace
@@ -14,11 +14,13 @@ import typer
 from ..io import Store, save_liblinear, save_model
 from ..io._files import check_target
 from ..io.liblinear import integer_classes
+from ..io.model import read_model
 from ..training import Context, Settings, draw_seed, load_if_it_fits, training_data
 from ..training import train as train_model
 from ..training.verdict import shortfall
 from ._command import FAILED, INTERRUPTED, MEGABYTE, Command
 from ._options import (
+    Bias,
     ClassWeight,
     Data,
     Force,
@@ -35,6 +37,7 @@ from ._options import (
     Tol,
     TrainJobs,
     ZeroBased,
+    class_weights,
     positive,
 )
 
@@ -74,6 +77,7 @@ def train(
         float | None, typer.Option(callback=positive, help="Seconds to give up after.")
     ] = None,
     no_intercept: NoIntercept = False,
+    bias: Bias = 1.0,
     class_weight: ClassWeight = None,
     schedule: Schedule = "auto",
     multi_class: MultiClass = "ovr",
@@ -93,6 +97,13 @@ def train(
             metavar="DIRECTORY",
             help="With --memory-limit: where to write the state after each pass over the blocks, "
             "and to go on from if it is there.",
+        ),
+    ] = None,
+    warm_start: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MODEL",
+            help="What train wrote for the same rows, perhaps with another C: where to start.",
         ),
     ] = None,
     n_jobs: TrainJobs = -1,
@@ -115,6 +126,10 @@ def train(
 
     dualsweep train news20.svm.bz2 --max-time 60 --format liblinear --force
 
+    dualsweep train skewed.svm --class-weight 1=10 --bias 10
+
+    dualsweep train rcv1.npz -C 1 --warm-start rcv1.model.npz -o rcv1.C1.npz
+
     dualsweep train huge.store --memory-limit 1500 --checkpoint huge.checkpoint
     """
     settings = Settings(
@@ -124,19 +139,15 @@ def train(
         schedule=schedule,
         solver=solver,
         fit_intercept=not no_intercept,
+        intercept_scaling=bias,
         tol=tol,
         max_iter=max_iter,
         max_time=max_time,
-        class_weight=class_weight,
         memory_limit=None if memory_limit is None else memory_limit * MEGABYTE,
         seed=draw_seed(seed),
         random_state=seed,
     )
     verbose = not (quiet or json)
-    # What there is to know of the model, by the names of an estimator's parameters and attributes.
-    model = SimpleNamespace(
-        **asdict(settings), warm_start=False, n_jobs=n_jobs, verbose=int(verbose)
-    )
     path, model_format = destination(file, output, model_format)
     if checkpoint is not None and memory_limit is None:
         raise typer.BadParameter("--checkpoint is of use with --memory-limit only.")
@@ -149,15 +160,22 @@ def train(
             if memory_limit is None
             else _open(command, file)
         )
+        classes = _classes(X) if y is None else np.unique(y)
         if model_format == "liblinear":  # rather now than after the work
-            integer_classes(_classes(X) if y is None else np.unique(y))
+            integer_classes(classes)
+        settings = replace(settings, class_weight=class_weights(class_weight, classes))
+        # What there is to know of the model, by an estimator's names.
+        model = SimpleNamespace(
+            **asdict(settings), warm_start=False, n_jobs=n_jobs, verbose=int(verbose)
+        )
+        duals = None if warm_start is None else _duals(warm_start, X.shape, classes)
         started = perf_counter()
         interrupted = False
         try:
             X, y = load_if_it_fits(X, y, settings.memory_limit)
             with Context(n_jobs=n_jobs, verbose=verbose, tol=tol) as context:
                 data = training_data(_as_floats(X), y, None, settings, context, checkpoint)
-                fitted = train_model(data, settings, context)
+                fitted = train_model(data, settings, context, duals=duals)
                 vars(model).update(fitted.attributes())
         except KeyboardInterrupt:
             if not hasattr(model, "coef_"):
@@ -185,6 +203,24 @@ def _open(command: Command, path: Path) -> tuple[Store, None]:
     if path.exists() and not path.is_dir():
         raise ValueError(f"--memory-limit needs a store: dualsweep convert {path} STORE.")
     return command.open(path), None
+
+
+def _duals(path: Path, shape: tuple[int, int], classes: Any) -> Any:
+    """Return the dual variables of a model of as many rows and the same classes."""
+    _, model = read_model(path)
+    duals = model.get("dual_coef_")
+    if duals is None:
+        raise ValueError(f"{path} has no dual variables to start from; what train writes has.")
+    if duals.shape[1] != shape[0] or not np.array_equal(model["classes_"], classes):
+        raise ValueError(
+            f"{path} cannot be started from: it was trained on {duals.shape[1]:,} rows of the "
+            f"classes {_some(model['classes_'])}, and these are {shape[0]:,} of {_some(classes)}."
+        )
+    return duals
+
+
+def _some(classes: Any) -> str:
+    return ", ".join(map(str, classes[:5])) + (" ..." if len(classes) > 5 else "")
 
 
 def _as_floats(X: Any) -> Any:

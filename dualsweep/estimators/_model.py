@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-import scipy.sparse as sp
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
 from sklearn.utils._param_validation import InvalidParameterError, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from ..solvers.blocks import Blocks
-from ..training.prediction import block_scores
 
 __all__ = ["HABITS", "LinearModel"]
 
@@ -49,12 +48,7 @@ class LinearModel(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             ``x.w + b`` of each class; of two classes, of the second alone.
         """
-        if not isinstance(X, Blocks):
-            return super().decision_function(X)
-        check_is_fitted(self)
-        coef = self.coef_.toarray() if sp.issparse(self.coef_) else self.coef_
-        scores = block_scores(X, coef, self.intercept_)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
+        return self._by_block(super().decision_function, X)
 
     def predict(self, X: Any) -> Any:
         """Return the class of each row.
@@ -69,7 +63,13 @@ class LinearModel(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
         ndarray of shape (n_samples,)
             The classes.
         """
-        return super().predict(X)
+        return self._by_block(super().predict, X)
+
+    def _by_block(self, method: Callable[[Any], Any], X: Any) -> Any:
+        """Return what a method returns for all rows, of a store for one block after the other."""
+        if not isinstance(X, Blocks):
+            return method(X)
+        return np.concatenate([method(X.read(b)[0]) for b in range(len(X.block_bytes))])
 
     @property
     def predict_proba(self) -> Any:

@@ -62,7 +62,7 @@ def search(
         Attributes of `LinearSVCCV`.
     """
     context.bars.tol = settings.tol
-    context.bars.open([f"fold {f + 1}" for f in range(len(splits))])
+    context.bars.open([f"fold {f + 1}" for f in range(len(splits))], "folds")
     halt = Event()
 
     def stop() -> bool:

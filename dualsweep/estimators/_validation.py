@@ -44,7 +44,7 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any,
 
 def _refuse_several_labels(y: Any) -> None:
     """Raise ValueError if rows have several labels each, saying who takes those."""
-    shape = getattr(y, "shape", ())
+    shape: tuple[int, ...] = getattr(y, "shape", ())
     if isinstance(y, list | tuple):
         try:
             shape = np.shape(y)

@@ -206,7 +206,7 @@ def _run(
     """Return accuracy, C and relative gap for each partition and method."""
     names = [f"{svc.multi_class} {r + 1}" for r in range(len(parts)) for svc in svcs]
     settings = [replace(svc._settings(), seed=seed) for svc in svcs]
-    context.bars.open(names)
+    context.bars.open(names, "trials")
     failed = Event()
 
     def stop() -> bool:

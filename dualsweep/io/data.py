@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,8 @@ def load_data(
         arrays data, indices, indptr, shape and y (CSR), or X and y (dense).
     n_features : int, default=None
         Number of columns. Text does not say it and has as many as its largest index, if None;
-        else entries beyond are dropped. Stores and .npz files have to have this number.
+        else entries beyond are dropped, with a warning. Stores and .npz files have to have this
+        number.
     labelled : bool, default=True
         Whether an .npz file has to have y.
     zero_based, n_jobs, watch
@@ -84,7 +86,14 @@ def _load_svmlight(path: Path, n_features: int | None, **options: Any) -> tuple[
     if len(y) == 0:
         raise ValueError(f"{path} has no rows.")
     if n_features is not None:
+        n_entries = X.nnz
         X.resize((X.shape[0], n_features))
+        if X.nnz < n_entries:
+            warnings.warn(
+                f"{n_entries - X.nnz:,} entries of {path} are left out: they are in columns "
+                f"beyond the {n_features:,} that are asked for.",
+                stacklevel=3,
+            )
     with np.errstate(invalid="ignore"):  # NaN is no integer, and stays
         labels = y.astype(np.int64)
     return X, labels if np.array_equal(labels, y) else y

@@ -16,7 +16,7 @@ from ._files import atomic_file, naming
 if TYPE_CHECKING:
     from ..estimators import LinearSVC
 
-__all__ = ["MAGIC", "integer_classes", "load_liblinear", "save_liblinear"]
+__all__ = ["MAGIC", "integer_classes", "load_liblinear", "read_liblinear", "save_liblinear"]
 
 MAGIC = b"solver_type"  # what a file starts with
 
@@ -28,7 +28,19 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "L2R_L2LOSS_SVC": {"loss": "squared_hinge"},
     JOINT: {"multi_class": "crammer_singer"},
 }
+# What else it trains: models that are whole, but not of a kind that is read here.
+OTHERS = {
+    "L2R_LR": "logistic regression",
+    "L2R_LR_DUAL": "logistic regression",
+    "L1R_LR": "logistic regression with the l1 penalty",
+    "L1R_L2LOSS_SVC": "classification with the l1 penalty",
+    "L2R_L2LOSS_SVR": "regression",
+    "L2R_L2LOSS_SVR_DUAL": "regression",
+    "L2R_L1LOSS_SVR_DUAL": "regression",
+    "ONECLASS_SVM": "outliers, a one-class SVM",
+}
 INT32 = np.iinfo(np.int32)
+LONGEST_NAME = 100
 HEADER = ("solver_type", "nr_class", "label", "nr_feature", "bias")
 LONGEST_LINE = 1 << 24  # what a million classes take
 
@@ -129,8 +141,16 @@ def load_liblinear(path: str | Path) -> LinearSVC:
         A model that predicts, with the parameters the file tells. It does not tell C, and has no
         certificate.
     """
-    from ..estimators import LinearSVC  # not needed to write
+    from ..estimators import LinearSVC  # takes a second, and is not needed to write
 
+    params, fitted = read_liblinear(path)
+    model = LinearSVC(**params)
+    model.__dict__.update(fitted)
+    return model
+
+
+def read_liblinear(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the parameters and attributes of a model, without scikit-learn."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}.")
@@ -152,14 +172,16 @@ def load_liblinear(path: str | Path) -> LinearSVC:
         check_weights(coef, intercept, labels[order])
     except ValueError as error:
         raise _damaged(path, error) from error
-    model = LinearSVC(
-        **PARAMETERS[solver_type],
-        fit_intercept=has_bias,
-        intercept_scaling=bias if has_bias else 1.0,
-    )
-    model.classes_, model.coef_, model.intercept_ = labels[order], coef, intercept
-    model.n_features_in_ = n_features
-    return model
+    params = PARAMETERS[solver_type] | {
+        "fit_intercept": has_bias,
+        "intercept_scaling": bias if has_bias else 1.0,
+    }
+    return params, {
+        "classes_": labels[order],
+        "coef_": coef,
+        "intercept_": intercept,
+        "n_features_in_": n_features,
+    }
 
 
 def _damaged(path: Path, why: object) -> ValueError:
@@ -172,6 +194,13 @@ def _read(path: Path) -> tuple[str, Any, int, float, Any]:
         if file.peek(len(MAGIC))[: len(MAGIC)] != MAGIC:
             raise ValueError(
                 f"{path} is not a model of LIBLINEAR: it has to start with solver_type."
+            )
+        start = file.peek(LONGEST_NAME)[:LONGEST_NAME].decode(errors="replace")
+        other = start.partition("\n")[0].removeprefix("solver_type ").strip()
+        if other in OTHERS:
+            raise ValueError(
+                f"{path} is a model of LIBLINEAR for {OTHERS[other]} ({other}). dualsweep reads "
+                f"those for classification: {', '.join(PARAMETERS)}."
             )
         try:
             header = _read_header(file)

@@ -20,12 +20,12 @@ from ._checks import (
     parse_object,
 )
 from ._npz import plain, read_arrays, write_arrays
-from .liblinear import MAGIC, load_liblinear
+from .liblinear import MAGIC, read_liblinear
 
 if TYPE_CHECKING:
     from ..estimators import LinearSVC
 
-__all__ = ["load_model", "save_model"]
+__all__ = ["load_model", "read_model", "save_model"]
 
 FORMAT = 1
 
@@ -145,11 +145,28 @@ def load_model(path: str | Path) -> LinearSVC:
         If there is no model in the file, or anything in it is not as `save_model` writes it. What
         the certificate says is not checked, which takes the data: see `dualsweep.certify`.
     """
+    from ..estimators import LinearSVC  # takes a second, and is not needed to write
+
+    params, fitted = read_model(path)
+    model = LinearSVC(**params)
+    try:
+        model._validate_params()
+    except ValueError as error:
+        raise _damaged(Path(path), error) from error
+    model.__dict__.update(fitted)
+    return model
+
+
+def read_model(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the parameters of a model in a file, which are not checked, and its attributes.
+
+    Without scikit-learn, whose import takes a second; see `load_model` for the rest.
+    """
     path = Path(path)
     if path.is_file():
         with path.open("rb") as file:
             if file.read(len(MAGIC)) == MAGIC:
-                return load_liblinear(path)
+                return read_liblinear(path)
     arrays = read_arrays(path)
     missing = [name for name in ARRAYS if name not in arrays]
     if missing:
@@ -160,13 +177,17 @@ def load_model(path: str | Path) -> LinearSVC:
     try:
         header = _header(arrays["header"])
         if header["format"] <= FORMAT:
-            return _model(header, arrays)
+            return _parameters(header), _attributes(header, arrays)
     except ValueError as error:
-        raise ValueError(f"{path} is a damaged model: {str(error)[:500]}") from error
+        raise _damaged(path, error) from error
     raise ValueError(
         f"{path} has model format {header['format']}, but this version of dualsweep reads up "
         f"to {FORMAT}. Update dualsweep."
     )
+
+
+def _damaged(path: Path, why: object) -> ValueError:
+    return ValueError(f"{path} is a damaged model: {str(why)[:500]}")
 
 
 def _header(text: Any) -> dict[str, Any]:
@@ -178,45 +199,43 @@ def _header(text: Any) -> dict[str, Any]:
     return header
 
 
-def _model(header: dict[str, Any], arrays: dict[str, Any]) -> LinearSVC:
-    """Return the model; ValueError if any part of it is not as `save_model` writes it."""
-    from ..estimators import LinearSVC  # not needed to write
-
-    params, certificate = header.get("params"), header.get("certificate")
+def _parameters(header: dict[str, Any]) -> dict[str, Any]:
+    params = header.get("params")
     if header.get("estimator") != ESTIMATOR or not isinstance(params, dict):
         raise ValueError(f"its header tells no {ESTIMATOR}")
     unknown = sorted(set(params) - set(PARAMETERS))
     if unknown:
         raise ValueError(f"its header tells unknown parameters: {', '.join(unknown)}")
-    model = LinearSVC(**_plain_params(params))
-    model._validate_params()
+    return _plain_params(params)
 
+
+def _attributes(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return what was fitted; ValueError if any part of it is not as `save_model` writes it."""
     coef, intercept, classes = (arrays[name] for name in ("coef", "intercept", "classes"))
     if classes.ndim != 1:
         raise ValueError(f"classes are {classes.dtype} {classes.shape}")
     check_classes(classes)
     check_weights(coef, intercept, classes)
-    model.__dict__.update(
-        _certificate(certificate),
-        coef_=coef,
-        intercept_=intercept,
-        classes_=classes,
-        n_features_in_=coef.shape[1],
-    )
+    fitted = _certificate(header.get("certificate")) | {
+        "coef_": coef,
+        "intercept_": intercept,
+        "classes_": classes,
+        "n_features_in_": coef.shape[1],
+    }
     if "history" in arrays:
         history = arrays["history"]
         if history.dtype != HISTORY_DTYPE or history.ndim != 1:
             raise ValueError(f"history is {history.dtype} {history.shape}")
-        model.history_ = history
+        fitted["history_"] = history
     if any(name in arrays for name in DUALS):
-        model.dual_coef_ = _duals(arrays, len(coef))
-        model.support_ = np.unique(model.dual_coef_.indices)
+        duals = _duals(arrays, len(coef))
+        fitted |= {"dual_coef_": duals, "support_": np.unique(duals.indices)}
     if "feature_names" in arrays:
         names = arrays["feature_names"]
         if names.dtype.kind != "U" or names.shape != (coef.shape[1],):
             raise ValueError(f"feature_names are {names.dtype} {names.shape}")
-        model.feature_names_in_ = names.astype(object)
-    return model
+        fitted["feature_names_in_"] = names.astype(object)
+    return fitted
 
 
 def _plain_params(params: dict[str, Any]) -> dict[str, Any]:

@@ -87,6 +87,7 @@ class Saving(NamedTuple):
     read: dict[str, Any] | None  # what was written, if anything was
     write: Callable[[dict[str, Any]], None]
     damaged: Callable[[object], Exception]  # what to raise if no run can have written that, and why
+    resumed: Callable[[int], None] = lambda epoch: None  # told where a run goes on
 
 
 def room_for_blocks(memory: int, n_rows: int, n_weights: int) -> int:
@@ -279,6 +280,7 @@ class BlockSweeper:
                 self._resume(run, saving.read)
             except DamagedStateError as error:
                 raise saving.damaged(error) from error
+            saving.resumed(run.epoch)
         run.save = lambda run: saving.write(run.snapshot() | {"rng": self.rng})
 
     def _resume(self, run: Run, arrays: dict[str, Any]) -> None:

@@ -115,7 +115,7 @@ class Context:
 
     def begin(self, names: list[str], attributes: Callable[..., dict[str, Any]]) -> None:
         """Tell of the problems."""
-        self.bars.open(names)
+        self.bars.open(names, "classes")
         self.watcher.begin(names, attributes)
 
     def epoch(self, p: int, progress: Progress) -> bool:
@@ -125,6 +125,6 @@ class Context:
 
     def end(self, p: int, result: Result) -> None:
         """Tell of the end of a problem."""
-        active = int(result.history["active"][-1])
-        self.bars.update(p, result.n_iter, result.relative_gap, active)
+        active, ended = int(result.history["active"][-1]), result.n_iter > 0
+        self.bars.update(p, result.n_iter, result.relative_gap, active, ended=ended)
         self.watcher.end(p, result)

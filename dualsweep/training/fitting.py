@@ -103,6 +103,12 @@ def train(
             over = progress.epoch >= LEAST_EPOCHS and perf_counter() > share
             return context.epoch(p, progress) or over
 
+        def resumed(epoch: int) -> None:
+            context.bars.tell(f"{formulation.names[p]}: going on from epoch {epoch}")
+
+        saving = formulation.saving(p)
+        if saving is not None:
+            saving = saving._replace(resumed=resumed)
         problem, start = formulation.problem(p), Start()
         if before is not None:
             start = start_from(problem, before.formulation.problem(p), before.results[p])
@@ -119,7 +125,7 @@ def train(
             start=start,
             stop=context.stop,
             watch=watch,
-            saving=formulation.saving(p),
+            saving=saving,
         )
         context.end(p, result)
         logger.info(

@@ -35,34 +35,39 @@ def announce_compilation(show: bool) -> Iterator[None]:
 
 
 class Bars:
-    """One progress bar per problem: how far the gap has come down to tol, in decades.
+    """Progress bars: how far gaps have come down to tol, in decades.
 
-    A problem may be solved several times, for one C after the other, in `steps`. Of many problems,
-    only those that are being solved are shown.
+    One per problem; of more than a handful, one for all of them, with how many are done. A problem
+    may be solved several times, for one C after the other, in `steps`.
     """
 
-    MANY = 12
+    HANDFUL = 6
 
     def __init__(self, tol: float, show: bool, steps: int = 1) -> None:
         self.tol, self.steps = tol, steps
         self.step, self.label = 0, ""  # which step it is, and what to call it
-        self.tasks: list[Any] = []
+        self.completed: list[float] = []  # of each problem, in steps
         self.display: Any = _rich_progress() if show else None
 
-    def open(self, names: list[str]) -> None:
-        """Show the bars, if there are none yet."""
-        if self.display is not None and not self.tasks:
-            visible = len(names) <= self.MANY
-            self.tasks = [
-                self.display.add_task(name, total=self.steps, note="", visible=visible)
-                for name in names
-            ]
+    def open(self, names: list[str], what: str) -> None:
+        """Show the bars, if there are none yet; `what` is what the problems are."""
+        if self.display is not None and not self.completed:
+            self.completed, self.what = [0.0] * len(names), what
+            self.many = len(names) > self.HANDFUL
+            shown = [what] if self.many else names
+            total = self.steps * (len(names) if self.many else 1)
+            self.tasks = [self.display.add_task(name, total=total, note="") for name in shown]
             self.display.start()
 
     def close(self) -> None:
         """Leave the bars as they are."""
-        if self.tasks:
+        if self.completed:
             self.display.stop()
+
+    def tell(self, text: str) -> None:
+        """Say something, above the bars if there are any."""
+        if self.display is not None:
+            self.display.console.print(text, highlight=False, markup=False)
 
     def update(
         self,
@@ -73,28 +78,42 @@ class Bars:
         step: float | None = None,
         share: float = 1.0,
         label: str | None = None,
+        ended: bool = False,
     ) -> None:
         """Move the bar of a problem, on its way from `step` to ``step + share``."""
         if self.display is None:
             return
         done = 1.0
-        if relative_gap > self.tol:
+        if relative_gap > self.tol and not ended:
             done = max(math.log(min(relative_gap, 1.0)) / math.log(self.tol), 0.0)
+        self.completed[problem] = (self.step if step is None else step) + share * done
+        if self.many:
+            n_done = sum(completed >= self.steps for completed in self.completed)
+            note = f"{n_done} of {len(self.completed)} {self.what} done"
+            self.display.update(self.tasks[0], completed=sum(self.completed), note=note)
+            return
         note = f"gap {relative_gap:.1e} / {self.tol:.0e}  epoch {epoch}  {active:,} rows active"
         self.display.update(
             self.tasks[problem],
-            completed=(self.step if step is None else step) + share * done,
+            completed=self.completed[problem],
             note=(self.label if label is None else label) + note,
-            visible=len(self.tasks) <= self.MANY or done < 1.0,
         )
 
 
 def _rich_progress() -> Any:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
     )
