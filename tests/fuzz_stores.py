@@ -28,6 +28,7 @@ from dualsweep.io import (
     open_store,
     write_store,
 )
+from dualsweep.problems.in_blocks import BinaryInBlocks
 from dualsweep.solvers import blocks as solver_blocks
 from dualsweep.solvers import run as solver_run
 from dualsweep.solvers.blocks import BlockProblem, BlockSweeper, Saving
@@ -121,7 +122,7 @@ class Unread(BlockProblem):
     """A problem of 30 rows whose blocks are not looked at."""
 
     def __init__(self):
-        super().__init__(None, np.array([0, 30]), [100], 21, 30.0, 1 << 20)
+        super().__init__(None, np.array([0, 30]), [100], BinaryInBlocks(21), 30.0, 1 << 20)
 
     def check_state(self, alphas, w):
         pass
@@ -154,7 +155,7 @@ if __name__ == "__main__":
         good = {file.name: file.read_bytes() for file in folder.iterdir()}
         state, sweeper = new_run()
         state.epoch, state.estimate.gap = 3, 1.0
-        arrays = state.snapshot() | {"rng": sweeper.rng}
+        arrays = sweeper.state(state)
         checkpoint.Checkpoint(saved, SETTINGS).write(0, arrays)
         run = (saved / "000000.npz").read_bytes()
         assert read_state(saved).epoch == 3

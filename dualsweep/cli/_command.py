@@ -31,7 +31,15 @@ from ..io import Store, load_data, open_store
 from ..training.progress import announce_compilation
 from ._options import first_column, in_options
 
-__all__ = ["BAD", "FAILED", "INTERRUPTED", "MEGABYTE", "Command"]
+__all__ = [
+    "BAD",
+    "FAILED",
+    "INTERRUPTED",
+    "MEGABYTE",
+    "Command",
+    "classes_of",
+    "in_bytes",
+]
 
 FAILED, BAD = 1, 2
 MEGABYTE = 1 << 20
@@ -158,6 +166,14 @@ class Command:
         self._tell_size(path, store.shape, store.n_entries, blocks, bytes=store.n_bytes)
         return store
 
+    def load_or_open(self, path: Path, memory_limit: int | None, **options: Any) -> tuple[Any, Any]:
+        """Read data; with a limit open a store, which has labels of its own."""
+        if memory_limit is None:
+            return self.load(path, **options)
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"--memory-limit needs a store: dualsweep convert {path} STORE.")
+        return self.open(path), None
+
     def _tell_size(
         self, path: Path, shape: tuple[int, int], n_entries: int, more: str, **facts: Any
     ) -> None:
@@ -165,6 +181,18 @@ class Command:
         self.facts |= {"data": str(path), "rows": rows, "features": features, "entries": n_entries}
         self.facts |= facts
         self.tell(f"{path}: {rows:,} rows, {features:,} features, {n_entries:,} entries{more}")
+
+
+def in_bytes(megabytes: int | None) -> int | None:
+    """Return what the library calls a limit on memory."""
+    return None if megabytes is None else megabytes * MEGABYTE
+
+
+def classes_of(X: Any, y: Any) -> Any:
+    """Return the labels there are, each once, of a store its own."""
+    if y is not None:
+        return np.unique(y)
+    return np.unique(np.concatenate([np.unique(X.read_labels(b)) for b in range(len(X))]))
 
 
 def _number(path: Path) -> int | None:

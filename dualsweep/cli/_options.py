@@ -27,6 +27,7 @@ __all__ = [
     "Json",
     "Loss",
     "MaxIter",
+    "MemoryLimit",
     "ModelFormat",
     "MultiClass",
     "NJobs",
@@ -218,6 +219,16 @@ TrainJobs: TypeAlias = Annotated[
 ]
 Seed: TypeAlias = Annotated[
     int, typer.Option(min=0, max=2**32 - 1, help="Seeds whatever is random.")
+]
+
+MemoryLimit: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="MEGABYTES",
+        help="For a store: what training may take, besides some 200 MB for the program. A store "
+        "that does not fit is read block by block, again and again.",
+    ),
 ]
 
 # What the library calls parameters, and the command line options.

@@ -11,10 +11,11 @@ import typer
 from ..io import load_model
 from ..problems.losses import LOSSES
 from ..training.formulations import FORMULATIONS
-from ._command import FAILED, Command
+from ._command import FAILED, Command, in_bytes
 from ._options import (
     Data,
     Json,
+    MemoryLimit,
     NJobs,
     Quiet,
     ZeroBased,
@@ -58,6 +59,7 @@ def certify(
     max_time: Annotated[
         float | None, typer.Option(callback=positive, help="Seconds to look for a bound.")
     ] = None,
+    memory_limit: MemoryLimit = None,
     n_jobs: NJobs = -1,
     zero_based: ZeroBased = None,
     json: Json = False,
@@ -89,12 +91,20 @@ def certify(
         given = {"C": cost, "loss": loss, "multi_class": multi_class}
         model.set_params(**{name: value for name, value in given.items() if value is not None})
         check_parameters(model)
-        X, y = command.load(
-            file, zero_based=zero_based, n_jobs=n_jobs, n_features=model.n_features_in_
+        width = {"n_features": model.n_features_in_}
+        X, y = command.load_or_open(
+            file, memory_limit, zero_based=zero_based, n_jobs=n_jobs, **width
         )
         started = perf_counter()
         found = estimators.certify(
-            model, X, y, tol=tol, max_iter=max_iter, max_time=max_time, n_jobs=n_jobs
+            model,
+            X,
+            y,
+            tol=tol,
+            max_iter=max_iter,
+            max_time=max_time,
+            memory_limit=in_bytes(memory_limit),
+            n_jobs=n_jobs,
         )
         command.show(
             "Certificate",

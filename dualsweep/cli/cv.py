@@ -6,12 +6,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from ..io._files import check_target
 from ..io.liblinear import integer_classes
-from ._command import FAILED, Command
+from ._command import FAILED, Command, classes_of, in_bytes
 from ._options import (
     Bias,
     ClassWeight,
@@ -20,6 +19,7 @@ from ._options import (
     Json,
     Loss,
     MaxIter,
+    MemoryLimit,
     ModelFormat,
     MultiClass,
     NoIntercept,
@@ -99,6 +99,7 @@ def cv(
     schedule: Schedule = "auto",
     multi_class: MultiClass = "ovr",
     solver: Solver = "auto",
+    memory_limit: MemoryLimit = None,
     n_jobs: TrainJobs = -1,
     seed: Seed = 0,
     zero_based: ZeroBased = None,
@@ -122,6 +123,8 @@ def cv(
 
     dualsweep cv rcv1.npz --costs 0.1,1,10 --scoring f1 --model rcv1.model.npz
 
+    dualsweep cv huge.store --memory-limit 1500 --costs 0.1,1
+
     dualsweep cv news20.svm.bz2 --selection one_standard_error --plot news20.png
     """
     from sklearn.model_selection import StratifiedKFold
@@ -143,6 +146,7 @@ def cv(
         intercept_scaling=bias,
         tol=tol,
         max_iter=max_iter,
+        memory_limit=in_bytes(memory_limit),
         n_jobs=n_jobs,
         random_state=seed,
         verbose=0 if quiet or json else 1,
@@ -159,8 +163,8 @@ def cv(
         if plot is not None:
             check_picture(plot, force)
             command.writes(plot)
-        X, y = command.load(file, zero_based=zero_based, n_jobs=n_jobs)
-        classes = np.unique(y)
+        X, y = command.load_or_open(file, memory_limit, zero_based=zero_based, n_jobs=n_jobs)
+        classes = classes_of(X, y)
         if output is not None and model_format == "liblinear":
             integer_classes(classes)  # rather now than after the work
         model.set_params(class_weight=class_weights(class_weight, classes))

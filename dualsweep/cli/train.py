@@ -18,7 +18,7 @@ from ..io.model import read_model
 from ..training import Context, Settings, draw_seed, load_if_it_fits, training_data
 from ..training import train as train_model
 from ..training.verdict import shortfall
-from ._command import FAILED, INTERRUPTED, MEGABYTE, Command
+from ._command import FAILED, INTERRUPTED, Command, classes_of, in_bytes
 from ._options import (
     Bias,
     ClassWeight,
@@ -27,6 +27,7 @@ from ._options import (
     Json,
     Loss,
     MaxIter,
+    MemoryLimit,
     ModelFormat,
     MultiClass,
     NoIntercept,
@@ -82,15 +83,7 @@ def train(
     schedule: Schedule = "auto",
     multi_class: MultiClass = "ovr",
     solver: Solver = "auto",
-    memory_limit: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="MEGABYTES",
-            help="For a store: what training may take, besides some 200 MB for the program. A "
-            "store that does not fit is read block by block, again and again.",
-        ),
-    ] = None,
+    memory_limit: MemoryLimit = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -143,7 +136,7 @@ def train(
         tol=tol,
         max_iter=max_iter,
         max_time=max_time,
-        memory_limit=None if memory_limit is None else memory_limit * MEGABYTE,
+        memory_limit=in_bytes(memory_limit),
         seed=draw_seed(seed),
         random_state=seed,
     )
@@ -155,12 +148,8 @@ def train(
     with Command(json, quiet) as command:
         check_target(path, force=force)  # rather now than after the work
         command.writes(path)
-        X, y = (
-            command.load(file, zero_based=zero_based, n_jobs=n_jobs)
-            if memory_limit is None
-            else _open(command, file)
-        )
-        classes = _classes(X) if y is None else np.unique(y)
+        X, y = command.load_or_open(file, memory_limit, zero_based=zero_based, n_jobs=n_jobs)
+        classes = classes_of(X, y)
         if model_format == "liblinear":  # rather now than after the work
             integer_classes(classes)
         settings = replace(settings, class_weight=class_weights(class_weight, classes))
@@ -198,13 +187,6 @@ def train(
             command.code = FAILED
 
 
-def _open(command: Command, path: Path) -> tuple[Store, None]:
-    """Open a store to train on block by block, with its own labels."""
-    if path.exists() and not path.is_dir():
-        raise ValueError(f"--memory-limit needs a store: dualsweep convert {path} STORE.")
-    return command.open(path), None
-
-
 def _duals(path: Path, shape: tuple[int, int], classes: Any) -> Any:
     """Return the dual variables of a model of as many rows and the same classes."""
     _, model = read_model(path)
@@ -230,10 +212,6 @@ def _as_floats(X: Any) -> Any:
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
     return np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
-
-
-def _classes(store: Store) -> Any:
-    return np.unique(np.concatenate([np.unique(store.read_labels(b)) for b in range(len(store))]))
 
 
 def destination(file: Path, output: Path | None, model_format: str | None) -> tuple[Path, str]:

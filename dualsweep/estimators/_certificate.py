@@ -12,10 +12,11 @@ from sklearn.svm._base import BaseSVC
 from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
 from ..problems.result import relative
+from ..solvers.blocks import Blocks
 from ..solvers.run import ROUNDING, primal_and_gap_of
-from ..training import Context, Fitted, TrainingSet, train
+from ..training import Context, Fitted, load_if_it_fits, train, training_data
 from ._choices import REGISTRIES
-from ._validation import check_weights
+from ._validation import check_store_labels, check_weights
 from .svc import LinearSVC
 
 __all__ = ["Certificate", "certify"]
@@ -46,7 +47,7 @@ class Certificate(NamedTuple):
 def certify(
     model: Any,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     sample_weight: Any = None,
     C: float | None = None,
@@ -55,6 +56,7 @@ def certify(
     tol: float = 1e-3,
     max_iter: int = 1000,
     max_time: float | None = None,
+    memory_limit: int | None = None,
     n_jobs: int | None = None,
 ) -> Certificate:
     """Return the certificate of a model on data, recomputed from nothing but its weights.
@@ -74,7 +76,8 @@ def certify(
         fit_intercept and intercept_scaling) say which problem is meant.
     X, y : array-like
         The data the model was trained on, or other data with the same classes: then the
-        certificate says how good the model is for those.
+        certificate says how good the model is for those. X may be a store, and y None for its own
+        labels.
     sample_weight : array-like of shape (n_samples,), default=None
         Multiplies C per row, as in `LinearSVC.fit`.
     C, loss, multi_class : default=None
@@ -82,8 +85,9 @@ def certify(
         none that `LinearSVC` knows.
     tol : float, default=1e-3
         Relative gap to look for.
-    max_iter, max_time, n_jobs
+    max_iter, max_time, memory_limit, n_jobs
         See `LinearSVC`; they limit the search for a lower bound, which is valid wherever it ends.
+        A store that does not fit into `memory_limit` is read block by block.
 
     Returns
     -------
@@ -104,21 +108,17 @@ def certify(
     """
     model = _linear_classifier(model)
     problem = _problem(model, C=C, loss=loss, multi_class=multi_class)
-    options: dict[str, Any] = {
-        "accept_sparse": "csr",
-        "dtype": [np.float64, np.float32],
-        "order": "C",
-    }
-    if isinstance(model, BaseEstimator):
-        X, y = validate_data(model, X, y, reset=False, **options)
-    else:
-        X, y = check_X_y(X, y, **options)
+    X, y = _checked(model, *load_if_it_fits(X, y, memory_limit))
     settings = replace(
-        problem._settings(), tol=BOUND_SHARE * tol, max_iter=max_iter, max_time=max_time
+        problem._settings(),
+        tol=BOUND_SHARE * tol,
+        max_iter=max_iter,
+        max_time=max_time,
+        memory_limit=memory_limit,
     )
     weights = _weights(model, X.shape[1], settings.bias)
     with Context(n_jobs=n_jobs) as context:
-        data = TrainingSet(X, y, check_weights(sample_weight, X), settings.bias, context)
+        data = training_data(X, y, check_weights(sample_weight, X), settings, context)
         if not np.array_equal(data.classes, model.classes_):
             raise ValueError(
                 f"The model has the classes {_some(np.asarray(model.classes_))}, but y has "
@@ -141,14 +141,28 @@ def certify(
     )
 
 
+def _checked(model: Any, X: Any, y: Any) -> tuple[Any, Any]:
+    """Return X and y as they are trained on, if the model can have been."""
+    if isinstance(X, Blocks):
+        return X, check_store_labels(X, y)
+    options: dict[str, Any] = {
+        "accept_sparse": "csr",
+        "dtype": [np.float64, np.float32],
+        "order": "C",
+    }
+    if isinstance(model, BaseEstimator):
+        return validate_data(model, X, y, reset=False, **options)
+    return check_X_y(X, y, **options)
+
+
 def _primals(found: Fitted, weights: Any) -> Any:
     """Return the objectives of the problems at these rows of weights."""
     primals = []
     for p in range(len(found.results)):
         problem = found.formulation.problem(p)
         w, members = found.formulation.problem_weights(p, weights), problem.candidates
-        slack = np.empty(len(members))
-        primal, _ = primal_and_gap_of(problem, members, problem.zero_alpha(), w, slack)
+        alpha, slack = problem.zero_alpha(), problem.slack_at_zero()
+        primal, _ = primal_and_gap_of(problem, members, alpha, w, slack)
         primals.append(primal)
     return np.array(primals)
 

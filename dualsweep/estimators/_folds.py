@@ -6,7 +6,7 @@ norms and its labels. A solution is kept to start others from: dual variables, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from copy import copy
 from dataclasses import replace
@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..problems.result import Progress
-from ..training import Context, Fitted, Settings, TrainingSet, Watcher, train
+from ..training import BlockSet, Context, Fitted, Settings, TrainingSet, Watcher, train
 from ..training.progress import Bars
 from .svc import LinearSVC
 
-__all__ = ["Fold", "FoldBar", "Point", "advance_folds"]
+__all__ = ["Fold", "FoldBar", "Point", "advance_folds", "masks_of"]
 
 
 _ASSESS, _TRAIN = 0, 1  # what comes first for a C
@@ -60,7 +60,7 @@ class Fold:
         What is scored is a copy of it.
     settings : Settings
         Those of every training, but for C.
-    data : TrainingSet
+    data : TrainingSet or BlockSet
         All rows.
     train, test : indices, slices or masks
         Which of the rows; a row that is there twice counts twice.
@@ -79,7 +79,7 @@ class Fold:
         self,
         svc: LinearSVC,
         settings: Settings,
-        data: TrainingSet,
+        data: TrainingSet | BlockSet,
         train: Any,
         test: Any,
         Cs: Sequence[float],
@@ -88,13 +88,14 @@ class Fold:
         stride: int = 1,
     ) -> None:
         rows = np.arange(len(data.y))
-        self.data = data.part(np.bincount(rows[train], minlength=len(rows)), context.workers)
+        times = np.bincount(rows[train], minlength=len(rows))
+        self.data: TrainingSet | BlockSet = data.part(times, context.workers)
         if isinstance(settings.class_weight, dict):
             missing = set(data.classes.tolist()) - set(self.data.classes.tolist())
             weights = {k: w for k, w in settings.class_weight.items() if k not in missing}
             settings = replace(settings, class_weight=weights)
         self.svc, self.settings = svc, settings
-        self.test, self.Cs = rows[test], Cs
+        self.test, self.Cs = test, Cs
         self.context, self.bar, self.stride = context, bar, stride
         self.points: list[Point | None] = [None] * len(Cs)
         self.fitted: dict[int, Fitted] = {}  # to be assessed, or for others to start from
@@ -154,6 +155,19 @@ class _FoldWatcher(Watcher):
             C, step = float(self.fold.Cs[self.c]), self.c + p * self.share
             self.fold.bar.show(C, progress, step, self.share)
         return False
+
+
+def masks_of(splits: Iterable[tuple[Any, Any]], n_rows: int) -> list[tuple[Any, Any]]:
+    """Return splits as masks: an eighth of the memory that numbers of rows take."""
+    found = []
+    for parts in splits:
+        masks = np.zeros((2, n_rows), bool)
+        for mask, part in zip(masks, parts, strict=True):
+            mask[part] = True
+        if [len(np.arange(n_rows)[part]) for part in parts] != masks.sum(axis=1).tolist():
+            raise ValueError("Block by block, cv must not have a row twice in a fold.")
+        found.append((masks[0], masks[1]))
+    return found
 
 
 def advance_folds(

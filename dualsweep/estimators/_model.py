@@ -69,7 +69,8 @@ class LinearModel(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
         """Return what a method returns for all rows, of a store for one block after the other."""
         if not isinstance(X, Blocks):
             return method(X)
-        return np.concatenate([method(X.read(b)[0]) for b in range(len(X.block_bytes))])
+        filled = np.flatnonzero(np.diff(X.starts)).tolist()  # of some rows of a store, not all are
+        return np.concatenate([method(_alike(X.read(b)[0])) for b in filled])
 
     @property
     def predict_proba(self) -> Any:
@@ -96,3 +97,10 @@ class LinearModel(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _alike(X: Any) -> Any:
+    """Return rows with indices and pointers of one type, which products of sparse matrices need."""
+    if X.nnz <= np.iinfo(X.indices.dtype).max:
+        X.indptr = X.indptr.astype(X.indices.dtype, copy=False)
+    return X

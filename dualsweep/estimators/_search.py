@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._threads import Workers
-from ..training import Context, Settings, TrainingSet, Watcher
+from ..training import BlockSet, Context, Settings, TrainingSet, Watcher
 from ._folds import Fold, FoldBar, advance_folds
 from .svc import LinearSVC
 
@@ -28,7 +28,7 @@ STRIDE, ENOUGH = 3, 16
 def search(
     model: LinearSVC,
     settings: Settings,
-    data: TrainingSet,
+    data: TrainingSet | BlockSet,
     splits: Any,
     Cs: Any,
     score: Callable[[Any, Any], float],
@@ -43,7 +43,7 @@ def search(
         What is scored is a copy of it.
     settings : Settings
         Those of every training, but for C.
-    data : TrainingSet
+    data : TrainingSet or BlockSet
         All rows.
     splits : list of pairs
         Rows to train and to score on, for each fold.
@@ -77,8 +77,10 @@ def search(
         )
 
     n_problems = len(splits) * len(data.formulate(settings).names)
-    stride = 1 if n_problems >= ENOUGH else STRIDE
+    in_blocks = isinstance(data, BlockSet)  # memory is meant for one training
+    stride = 1 if n_problems >= ENOUGH or in_blocks else STRIDE
     n_threads = context.workers.n_threads
+    at_once = 1 if in_blocks else n_threads
     folds = []
     with Workers(n_threads + 1) as workers:  # this thread waits for the others
         part = context.part(Watcher(), stop, workers)
@@ -89,7 +91,7 @@ def search(
             except ValueError as error:
                 raise ValueError(f"In the training part of fold {f + 1}: {error}") from error
             folds.append(fold)
-        n = advance_folds(folds, score, n_threads=n_threads, context=part, halt=halt, enough=enough)
+        n = advance_folds(folds, score, n_threads=at_once, context=part, halt=halt, enough=enough)
     scores = collect("score", n)
     deviation = scores.std(axis=0, ddof=1) if len(folds) > 1 else np.full(n, np.nan)
     return {

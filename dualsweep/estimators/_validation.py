@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from ..solvers.blocks import Blocks
 
-__all__ = ["check_Cs", "check_data", "check_weights"]
+__all__ = ["check_Cs", "check_data", "check_store_labels", "check_weights"]
 
 # What an integer number of values of C spans: Wang and Scott's grid (2021, section 5), and wide
 # enough for rows of about unit length, as text has. It is the same for all data, so that scores of
@@ -28,11 +28,7 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any,
     """
     _refuse_several_labels(y)
     if isinstance(X, Blocks):
-        if y is not None:
-            y = column_or_1d(y, warn=True)
-            check_classification_targets(y)
-            if len(y) != X.shape[0]:
-                raise ValueError(f"The store has {X.shape[0]} rows, but y has {len(y)}.")
+        y = check_store_labels(X, y)
         estimator.__dict__.pop("feature_names_in_", None)
     else:
         X, y = validate_data(
@@ -40,6 +36,17 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any,
         )
         check_classification_targets(y)
     return X, y, check_weights(sample_weight, X)
+
+
+def check_store_labels(store: Blocks, y: Any) -> Any:
+    """Return labels that replace those of a store, or None."""
+    if y is None:
+        return None
+    y = column_or_1d(y, warn=True)
+    check_classification_targets(y)
+    if len(y) != store.shape[0]:
+        raise ValueError(f"The store has {store.shape[0]} rows, but y has {len(y)}.")
+    return y
 
 
 def _refuse_several_labels(y: Any) -> None:

@@ -13,7 +13,7 @@ from scipy.stats import wilcoxon
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from ..training import Context, TrainingSet, Watcher
+from ..training import Context, TrainingSet, Watcher, load_if_it_fits
 from ..training.formulations import FORMULATIONS
 from ._choices import with_choices
 from ._folds import Fold, FoldBar, Point
@@ -128,7 +128,8 @@ def compare_multiclass(
     verbose : int, default=0
         1 shows progress.
     **params : dict
-        Other parameters of `LinearSVC`, but for `C`, `multi_class`, `warm_start` and `max_time`.
+        Other parameters of `LinearSVC`, but for `C`, `multi_class`, `warm_start`, `max_time` and
+        `memory_limit`.
 
     Returns
     -------
@@ -151,7 +152,7 @@ def compare_multiclass(
     >>> sorted(result.p_values)[0]
     ('crammer_singer', 'weston_watkins')
     """
-    refused = {"C", "multi_class", "warm_start", "max_time"} & params.keys()
+    refused = {"C", "multi_class", "warm_start", "max_time", "memory_limit"} & params.keys()
     if refused:
         raise TypeError(f"compare_multiclass takes no {' and no '.join(sorted(refused))}.")
     if n_repeats < 2:
@@ -163,6 +164,7 @@ def compare_multiclass(
     ]
     for svc in svcs:
         svc._validate_params()
+    X, y = load_if_it_fits(X, y, memory_limit=None)
     X, y, _ = check_data(LinearSVC(), X, y, None)
     rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     with svcs[0]._context(steps=len(Cs) + 1) as context:

@@ -24,8 +24,10 @@ from sklearn.utils.metadata_routing import (
 )
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
-from ..training import TrainingSet, train
+from ..solvers.blocks import Blocks
+from ..training import PartOfBlocks, load_if_it_fits, train, training_data
 from ._choices import with_choices
+from ._folds import masks_of
 from ._model import LinearModel
 from ._search import choose, search
 from ._validation import check_Cs, check_data
@@ -43,6 +45,7 @@ SHARED = (
     "tol",
     "max_iter",
     "class_weight",
+    "memory_limit",
     "n_jobs",
     "random_state",
     "verbose",
@@ -99,6 +102,9 @@ class LinearSVCCV(LinearModel):
         Sweeps and Newton steps to give up after, per binary problem.
     class_weight : dict or "balanced", default=None
         Multiplies C per class. "balanced" counts the rows that are trained on.
+    memory_limit : int, default=None
+        Bytes that each training on a store may take; labels and what each fold keeps of its latest
+        solution, its support vectors' dual variables, come on top. See `LinearSVC`.
     n_jobs : int, default=None
         Threads that train folds and classes, and then the model. None means 1, -1 all cores.
         The result does not depend on it.
@@ -147,7 +153,8 @@ class LinearSVCCV(LinearModel):
     Notes
     -----
     The rows that a fold is scored on are copied while it is scored. Beyond that, a fold takes
-    memory for a few numbers per row, and per feature, of each class.
+    memory for a few numbers per row, and per feature, of each class. On a store that does not fit
+    into `memory_limit`, one fold is trained at a time, and scored block by block.
 
     Ctrl-C during the search leaves nothing; after it, the model so far with its certificate, as in
     `LinearSVC`. `KeyboardInterrupt` is raised in either case.
@@ -195,6 +202,7 @@ class LinearSVCCV(LinearModel):
         tol: float = 1e-3,
         max_iter: int = 1000,
         class_weight: Any = None,
+        memory_limit: int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -216,6 +224,7 @@ class LinearSVCCV(LinearModel):
         self.tol = tol
         self.max_iter = max_iter
         self.class_weight = class_weight
+        self.memory_limit = memory_limit
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -223,15 +232,15 @@ class LinearSVCCV(LinearModel):
         self.dual = dual
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> LinearSVCCV:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **params: Any) -> LinearSVCCV:
         """Choose C, and train the model with it.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
             Rows to learn from; not changed, and not copied where `LinearSVC` does not.
-        y : array-like of shape (n_samples,)
-            Class labels of any type.
+        y : array-like of shape (n_samples,), default=None
+            Class labels of any type. None is for stores, and means the labels in the store.
         sample_weight : array-like of shape (n_samples,), default=None
             Multiplies C per row, and weighs the scores.
         **params : dict
@@ -250,9 +259,17 @@ class LinearSVCCV(LinearModel):
         """
         _raise_for_params(_without("groups", params), self, "fit")
         Cs = check_Cs(self.Cs)
+        X, y = load_if_it_fits(X, y, self.memory_limit)
         X, y, sample_weight = check_data(self, X, y, sample_weight)
+        if y is None:
+            y = np.concatenate([X.read_labels(b) for b in range(len(X.block_bytes))])
         routed = self._routed(sample_weight, params)
-        splits = list(check_cv(self.cv, y, classifier=True).split(X, y, **routed.splitter.split))
+        splitter = check_cv(self.cv, y, classifier=True)
+        if isinstance(X, Blocks):
+            rows = np.empty((len(y), 0))
+            splits = masks_of(splitter.split(rows, y, **routed.splitter.split), len(y))
+        else:
+            splits = list(splitter.split(X, y, **routed.splitter.split))
         if not splits:
             raise ValueError("cv makes no folds; it needs at least one pair (train, test).")
         if self.selection == "one_standard_error" and len(splits) < 2:
@@ -263,7 +280,7 @@ class LinearSVCCV(LinearModel):
         model = LinearSVC(**{name: getattr(self, name) for name in SHARED})
         settings = model._settings()
         with model._context(steps=len(Cs)) as context:
-            data = TrainingSet(X, y, sample_weight, settings.bias, context)
+            data = training_data(X, y, sample_weight, settings, context)
             score = self._score(X, y, routed.scorer.score)
             tol = self.tol if self.tol_search is None else self.tol_search
             searched = replace(settings, tol=tol)
@@ -301,11 +318,13 @@ class LinearSVCCV(LinearModel):
         def score(model: LinearSVC, test: Any) -> float:
             chosen = _check_method_params(X, params, indices=test)
             with config_context(**config):  # threads start with scikit-learn's own
-                value = scorer(model, X[test], y[test], **chosen)
+                rows = PartOfBlocks(X, test) if isinstance(X, Blocks) else X[test]
+                value = scorer(model, rows, y[test], **chosen)
             if not np.isfinite(value):
+                classes = np.unique(y[test]).tolist()
                 raise ValueError(
-                    f"scoring gave {value} for C = {model.C:g} on {len(test)} rows of the classes "
-                    f"{np.unique(y[test]).tolist()}. Use folds and a scoring that go together."
+                    f"scoring gave {value} for C = {model.C:g} on {len(y[test])} rows of the "
+                    f"classes {classes}. Use folds and a scoring that go together."
                 )
             return float(value)
 

@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ..training import Context, Fitted, Settings, TrainingSet, train
+from ..training import (
+    BlockSet,
+    Context,
+    Fitted,
+    Settings,
+    TrainingSet,
+    load_if_it_fits,
+    train,
+    training_data,
+)
 from ._validation import check_Cs, check_data
 from .svc import LinearSVC
 
@@ -67,7 +76,9 @@ class SVCPath:
         return np.array([len(model.support_) for model in self.models])
 
 
-def svc_path(X: Any, y: Any, Cs: Any = 10, *, sample_weight: Any = None, **params: Any) -> SVCPath:
+def svc_path(
+    X: Any, y: Any = None, Cs: Any = 10, *, sample_weight: Any = None, **params: Any
+) -> SVCPath:
     """Train a `LinearSVC` for each of several values of C, each from the one before.
 
     The models are those that a fit for each C would give, to within `tol`, in a fraction of the
@@ -75,10 +86,10 @@ def svc_path(X: Any, y: Any, Cs: Any = 10, *, sample_weight: Any = None, **param
 
     Parameters
     ----------
-    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
         Rows to learn from; not changed, and not copied where `LinearSVC` does not.
-    y : array-like of shape (n_samples,)
-        Class labels of any type.
+    y : array-like of shape (n_samples,), default=None
+        Class labels of any type. None is for stores, and means the labels in the store.
     Cs : int or array-like of shape (n_Cs,), default=10
         Values of C, or how many of them, from 2^-6 to 2^3 at equal ratios.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -118,17 +129,18 @@ def svc_path(X: Any, y: Any, Cs: Any = 10, *, sample_weight: Any = None, **param
     Cs = check_Cs(Cs)
     svc = LinearSVC(**params)
     svc._validate_params()
+    X, y = load_if_it_fits(X, y, svc.memory_limit)
     X, y, sample_weight = check_data(svc, X, y, sample_weight)
     settings = svc._settings()
     with svc._context(steps=len(Cs)) as context:
-        data = TrainingSet(X, y, sample_weight, settings.bias, context)
+        data = training_data(X, y, sample_weight, settings, context)
         path = _train(svc, data, settings, Cs, context)
     _warn(path, svc.tol)
     return path
 
 
 def _train(
-    svc: LinearSVC, data: TrainingSet, settings: Settings, Cs: Any, context: Context
+    svc: LinearSVC, data: TrainingSet | BlockSet, settings: Settings, Cs: Any, context: Context
 ) -> SVCPath:
     deadline = np.inf if svc.max_time is None else perf_counter() + svc.max_time
     models: list[LinearSVC] = []

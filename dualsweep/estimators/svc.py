@@ -14,7 +14,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..training import (
-    BlockSet,
     Context,
     Settings,
     draw_seed,
@@ -137,12 +136,15 @@ class LinearSVC(CallbackSupportMixin, LinearModel):
     is float64 in any case.
 
     A store (`dualsweep.io.open_store`) that does not fit into `memory_limit` is trained block by
-    block: the weights, the dual variables (twice 8 bytes a row) and as many blocks as there is room
-    for are in memory, an epoch is a pass over all blocks, and the certificate and what it proves
-    are the same. The losses of two classes and one-versus-rest can be trained like that, by sweeps,
-    the classes one after the other whatever `n_jobs` is. Blocks of a tenth of `memory_limit` or
-    smaller are best: a pass mixes the rows of the blocks that are in memory together. Ctrl-C and
-    `max_time` have to read all blocks twice more to certify the model so far.
+    block: the weights, the dual variables (of two classes twice 8 bytes a row) and as many blocks
+    as there is room for are in memory, an epoch is a pass over all blocks, and the certificate and
+    what it proves are the same. All losses and formulations can be trained like that, by sweeps,
+    the classes of one-versus-rest one after the other whatever `n_jobs` is. Of k classes at once,
+    dual variables take twice 8 k bytes a row (Weston-Watkins), or at most twice 12 min(k, 64)
+    (Crammer-Singer). Blocks of a tenth of `memory_limit` or smaller are best: a pass mixes the rows
+    of the blocks that are in memory together. Ctrl-C and `max_time` have to read all blocks twice
+    more to certify the model so far. `predict` and `decision_function` take stores too, and read
+    them block by block.
 
     Ctrl-C ends `fit` early but leaves the estimator fitted, with the certificate of the model so
     far; `KeyboardInterrupt` is raised after that. Of one-versus-rest, classes that were not begun
@@ -307,10 +309,6 @@ class LinearSVC(CallbackSupportMixin, LinearModel):
         """Return the dual variables to start from, or None for a cold start."""
         if not self.warm_start or not hasattr(self, "dual_coef_"):
             return None
-        if isinstance(data, BlockSet):
-            raise ValueError(
-                "Block by block there is no warm start. Set warm_start=False, or pass a checkpoint."
-            )
         return self.dual_coef_ if np.array_equal(self.classes_, data.classes) else None
 
     def _warn(self, stacklevel: int) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 from zlib import crc32
@@ -19,9 +20,10 @@ from ._store_placing import new_store
 from ._store_reading import Store
 from .svmlight import iter_svmlight
 
-__all__ = ["Writer", "convert_svmlight", "write_store"]
+__all__ = ["Writer", "convert_svmlight", "open_writer", "write_store"]
 
 BLOCK_BYTES = 64 << 20
+FLOATS = (np.float32, np.float64)
 
 
 def write_store(
@@ -64,23 +66,108 @@ def write_store(
     >>> store.shape, sizes
     ((150, 4), [62, 62, 26])
     """
-    X = sp.csr_array(X)
-    if X.dtype not in (np.float32, np.float64):
-        X = X.astype(np.float64)
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    y = plain(np.asarray(y))
-    if y.shape != (X.shape[0],):
-        raise ValueError(f"X has {X.shape[0]} rows, but y has the shape {y.shape}.")
-    if len(y) == 0:
-        raise ValueError("X has no rows.")
+    with open_writer(path, block_bytes=block_bytes, force=force) as writer:
+        writer.append(X, y)
+    return Store(path)
+
+
+@contextmanager
+def open_writer(
+    path: str | Path,
+    *,
+    n_features: int | None = None,
+    dtype: Any = None,
+    block_bytes: int = BLOCK_BYTES,
+    force: bool = False,
+) -> Iterator[ChunkWriter]:
+    """Write chunks of rows to a store, which there is when the ``with`` block has ended well.
+
+    A block of rows and a chunk are in memory at a time.
+
+    Parameters
+    ----------
+    path, block_bytes, force
+        See `write_store`.
+    n_features : int, default=None
+        Number of columns; that of the first chunk if None.
+    dtype : {float32, float64}, default=None
+        Type of the values; that of the first chunk if None, and float64 if that is no float.
+
+    Yields
+    ------
+    ChunkWriter
+        Its method ``append(X, y)`` takes rows, dense or sparse, and their labels.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> from dualsweep.io import open_store, open_writer
+    >>> rng = np.random.default_rng(0)
+    >>> with TemporaryDirectory() as folder:
+    ...     with open_writer(Path(folder, "random")) as writer:
+    ...         for _ in range(3):
+    ...             X = rng.normal(size=(100, 5))
+    ...             writer.append(X, X[:, 0] > 0)
+    ...     store = open_store(Path(folder, "random"))
+    ...     X, y = store.load()
+    >>> X.shape, y.dtype
+    ((300, 5), dtype('bool'))
+    """
     with new_store(Path(path), force) as folder:
-        writer = Writer(folder, block_bytes)
-        writer.append(X.data, X.indices, X.indptr.astype(np.int64, copy=False), y)
-        store = writer.finish(X.shape[1], X.dtype)
-    store.path = Path(path)
-    return store
+        writer = ChunkWriter(Writer(folder, block_bytes), n_features, dtype)
+        yield writer
+        writer.finish()
+
+
+class ChunkWriter:
+    """Takes chunks of rows and labels, and makes them alike; see `open_writer`."""
+
+    def __init__(self, writer: Writer, n_features: int | None, dtype: Any) -> None:
+        if dtype is not None and np.dtype(dtype) not in FLOATS:
+            raise ValueError(f"dtype must be float32 or float64, but is {np.dtype(dtype)}.")
+        self._writer, self._n_features, self._n_rows = writer, n_features, 0
+        self._dtype = None if dtype is None else np.dtype(dtype)
+        self._labels: set[Any] = set()  # their types
+
+    def append(self, X: Any, y: Any) -> None:
+        """Add rows and their labels: numbers or text, of one kind in all chunks."""
+        X, y = sp.csr_array(X), plain(np.asarray(y))
+        if y.shape != (X.shape[0],):
+            raise ValueError(f"X has {X.shape[0]} rows, but y has the shape {y.shape}.")
+        if self._n_features is None:
+            self._n_features = X.shape[1]
+        if X.shape[1] != self._n_features:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but chunks of this store have {self._n_features}."
+            )
+        if self._dtype is None:
+            self._dtype = X.dtype if X.dtype in FLOATS else np.dtype(np.float64)
+        kinds = {dtype.kind in "US" for dtype in (*self._labels, y.dtype)}
+        if len(kinds) > 1:
+            raise ValueError("Labels of all chunks must be text, or those of all numbers.")
+        if len(y) == 0:
+            return
+        X = X.astype(self._dtype, copy=False)
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        self._labels.add(y.dtype)
+        self._n_rows += len(y)
+        self._writer.append(X.data, X.indices, X.indptr.astype(np.int64, copy=False), y)
+
+    def finish(self) -> None:
+        """Write the rest; labels get the type that holds all of them."""
+        if self._n_rows == 0:
+            raise ValueError("X has no rows.")
+        assert self._n_features is not None
+        self._writer.flush()
+        if len(self._labels) > 1:
+            dtype = np.result_type(*self._labels)
+            for b in range(self._writer.n_blocks):
+                self._writer.change(b, "y", lambda y: y.astype(dtype))
+        self._writer.finish(self._n_features, self._dtype)
 
 
 def convert_svmlight(

@@ -15,6 +15,7 @@ import numpy as np
 from .._jit import generic, implements, jit_inline, jit_sums, prefetch
 
 __all__ = [
+    "MOST_SLOTS",
     "Slots",
     "SlottedDuals",
     "inner_duals",

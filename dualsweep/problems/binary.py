@@ -106,6 +106,17 @@ class BinaryProblem:
             shares=shares,
         )
 
+    def is_feasible(self, alpha: Any) -> bool:
+        """Tell whether dual variables are within their bounds, and 0 where there is no cost."""
+        used = self.cost > 0
+        lower, upper, _ = bounds(self.loss, self.cost[used])
+        inside = (lower <= alpha[used]) & (alpha[used] <= upper)
+        return bool(inside.all()) and not alpha[~used].any()
+
+    def summed(self, alpha: Any) -> float:
+        """Return the sum of the lengths of what weights are summed from."""
+        return float(np.abs(alpha) @ np.sqrt(self.sqnorm))
+
     def fill_weights(self, members: Any, alpha: Any, w: Any) -> None:
         """Overwrite w with the weights of `alpha`, which is 0 on all rows but `members`."""
 

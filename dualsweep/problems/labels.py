@@ -50,8 +50,19 @@ def balanced_weights(mass: Any) -> Any:
     return mass.sum() / (len(mass) * mass)
 
 
-def row_costs(C: float, class_weight: Any, classes: Any, codes: Any, sample_weight: Any) -> Any:
-    """Return ``C_i = C * sample_weight_i * class_weight[y_i]``."""
+def row_costs(
+    C: float,
+    class_weight: Any,
+    classes: Any,
+    codes: Any,
+    sample_weight: Any,
+    *,
+    whole: bool = True,
+) -> Any:
+    """Return ``C_i = C * sample_weight_i * class_weight[y_i]``.
+
+    Of rows that are not the `whole` of them, some classes may have no costs.
+    """
     weight = np.ones(len(codes)) if sample_weight is None else sample_weight
     if class_weight is None:
         per_class = np.ones(len(classes))
@@ -70,8 +81,8 @@ def row_costs(C: float, class_weight: Any, classes: Any, codes: Any, sample_weig
         raise ValueError(f"class_weight must not be negative or NaN, but is {class_weight!r}.")
     with np.errstate(over="ignore", under="ignore"):
         cost = C * weight * per_class[codes]
-        whole = cost.sum() * len(classes)
-    if not np.isfinite(whole):
+        total = cost.sum() * len(classes)
+    if not np.isfinite(total):
         raise ValueError(
             f"The costs C * sample_weight * class_weight are too large: C is {C:g}, the largest "
             f"cost {cost.max():g}, and their sum overflows. Use smaller numbers."
@@ -79,7 +90,8 @@ def row_costs(C: float, class_weight: Any, classes: Any, codes: Any, sample_weig
     small = cost < LEAST_COST
     if small.any():
         cost[small] = 0.0
-        _refuse_vanished(classes, codes, per_class, cost)
+        if whole:
+            _refuse_vanished(classes, codes, per_class, cost)
     return cost
 
 

@@ -16,6 +16,8 @@ from .scaling import best_multiple, snapped
 
 __all__ = ["MulticlassProblem"]
 
+ROUNDED_SUM = 1.0 + 1e-12  # of the dual variables of a row, in costs
+
 
 @dataclass(frozen=True)
 class MulticlassProblem:
@@ -132,6 +134,23 @@ class MulticlassProblem:
             if start == len(order):
                 return gain
             alpha.widen()
+
+    def is_feasible(self, alpha: Any) -> bool:
+        """Tell whether dual variables are within their bounds, sums but for rounding."""
+        rows, classes, values = self.nonzero(alpha)
+        if (values < 0.0).any() or (classes == self.y[rows]).any():
+            return False
+        if not self.joint:
+            return bool((values <= self.cost[rows]).all())
+        return bool((self._sums(rows, values) <= ROUNDED_SUM * self.cost).all())
+
+    def summed(self, alpha: Any) -> float:
+        """Return the sum of the lengths of what weights are summed from, or more."""
+        rows, _, values = self.nonzero(alpha)
+        return float(np.sqrt(2.0) * self._sums(rows, values) @ np.sqrt(self.sqnorm))
+
+    def _sums(self, rows: Any, values: Any) -> Any:
+        return np.bincount(rows, values, minlength=self.n_rows)
 
     def fill_weights(self, members: Any, alpha: Any, w: Any) -> None:
         """Overwrite w with the weights of `alpha`, which is 0 on all rows but `members`."""

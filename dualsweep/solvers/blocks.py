@@ -2,7 +2,7 @@
 
 A pass visits all blocks in random order, in groups of as many as there is room for. The rows of a
 group are swept several times, mixed, while a thread reads the next one. Only the weights and the
-dual variables stay in memory: 8 bytes a row, and as many for those of the best certificate. Each
+dual variables stay in memory, of two classes 8 bytes a row, and those of the best certificate. Each
 block's dual variables are final for a pass as soon as its group is done, so the weights are summed
 up afresh along the way: a pass ends with the weights of its dual variables, free of drift, and a
 certificate takes one more reading, not two.
@@ -23,8 +23,9 @@ import numpy as np
 
 from .._random import random_state, shuffle
 from ..kernels.certificate import N_TOTALS
-from ..kernels.loss import bounds
 from ..problems.binary import BinaryProblem
+from ..problems.in_blocks import InBlocks
+from ..problems.multiclass import MulticlassProblem
 from .run import Run
 from .schedules import SCHEDULES
 
@@ -90,16 +91,17 @@ class Saving(NamedTuple):
     resumed: Callable[[int], None] = lambda epoch: None  # told where a run goes on
 
 
-def room_for_blocks(memory: int, n_rows: int, n_weights: int) -> int:
+def room_for_blocks(memory: int, n_rows: int, n_weights: int, dual_bytes: int = 8) -> int:
     """Return how many of so many bytes are left beside dual variables and weights."""
-    return memory - 2 * 8 * n_rows - 3 * 8 * n_weights
+    return memory - 2 * dual_bytes * n_rows - 3 * 8 * n_weights
 
 
-Chunk = list[tuple[slice, BinaryProblem]]
+Block = BinaryProblem | MulticlassProblem
+Chunk = list[tuple[slice, Block]]
 
 
 class BlockProblem:
-    """A binary problem whose rows are read block by block.
+    """A problem whose rows are read block by block.
 
     Parameters
     ----------
@@ -109,8 +111,8 @@ class BlockProblem:
         First row of each block, and the number of rows.
     block_bytes : array of shape (n_blocks,)
         Size of the rows of each block in memory.
-    n_weights : int
-        Length of w.
+    kind : InBlocks
+        What the blocks have in common.
     primal_at_zero : float
         Objective of w = 0.
     memory : int
@@ -120,24 +122,26 @@ class BlockProblem:
 
     def __init__(
         self,
-        read: Callable[[int], BinaryProblem],
+        read: Callable[[int], Block],
         starts: Any,
         block_bytes: Any,
-        n_weights: int,
+        kind: InBlocks,
         primal_at_zero: float,
         memory: int,
     ) -> None:
-        self.read, self.starts = read, starts
+        self.read, self.starts, self.kind = read, starts, kind
         self.n_rows = int(starts[-1])
         self.candidates = range(self.n_rows)
-        self.weights_shape = (n_weights,)
+        self.weights_shape = kind.weights_shape
         self.primal_at_zero = primal_at_zero
         self.sizes = np.asarray(block_bytes) + BYTES_PER_ROW * np.diff(starts)
-        room, two = room_for_blocks(memory, self.n_rows, n_weights), 2 * self.sizes.max()
+        n_weights, two = int(np.prod(self.weights_shape)), 2 * self.sizes.max()
+        room = room_for_blocks(memory, self.n_rows, n_weights, kind.dual_bytes)
         if two > room:
             raise ValueError(
                 f"A memory limit of {memory:,} bytes leaves {max(room, 0):,} for blocks of rows "
-                f"beside {self.n_rows:,} dual variables and {n_weights:,} weights, but two blocks "
+                f"beside the dual variables of {self.n_rows:,} rows ({kind.dual_bytes} bytes "
+                f"each, twice) and {n_weights:,} weights, but two blocks "
                 f"take up to {two:,}. Raise the limit to at least {memory - room + two:,}, or "
                 "write the data in smaller blocks."
             )
@@ -145,7 +149,7 @@ class BlockProblem:
 
     def zero_alpha(self) -> Any:
         """Return dual variables to start from."""
-        return np.zeros(self.n_rows)
+        return self.kind.zero_alpha(self.starts)
 
     def zero_weights(self) -> Any:
         """Return weights to start from."""
@@ -187,7 +191,7 @@ class BlockProblem:
 
     def margin_length(self, size: float) -> float:
         """Return how much a slack changes along a unit row at most, for weights of size |w|^2."""
-        return float(np.sqrt(size))
+        return self.kind.margin_length(size)
 
     def totals(self, members: Any, alpha: Any, w: Any, length: float, slack: Any) -> Any:
         """Return what a certificate adds up over all rows."""
@@ -233,17 +237,11 @@ def _add_totals(chunk: Chunk, alpha: Any, w: Any, length: float, totals: Any) ->
 
 
 def _is_feasible(chunk: Chunk, alpha: Any) -> bool:
-    for rows, block in chunk:
-        used, part = block.cost > 0, alpha[rows]
-        lower, upper, _ = bounds(block.loss, block.cost[used])
-        if part[~used].any() or not ((lower <= part[used]) & (part[used] <= upper)).all():
-            return False
-    return True
+    return all(block.is_feasible(alpha[rows]) for rows, block in chunk)
 
 
 def _summed(chunk: Chunk, alpha: Any) -> float:
-    """Return the sum of the lengths of what weights are summed from."""
-    return sum(float(np.abs(alpha[rows]) @ np.sqrt(block.sqnorm)) for rows, block in chunk)
+    return sum(block.summed(alpha[rows]) for rows, block in chunk)
 
 
 class BlockSweeper:
@@ -281,19 +279,40 @@ class BlockSweeper:
             except DamagedStateError as error:
                 raise saving.damaged(error) from error
             saving.resumed(run.epoch)
-        run.save = lambda run: saving.write(run.snapshot() | {"rng": self.rng})
+        run.save = lambda run: saving.write(self.state(run))
+
+    def state(self, run: Run) -> dict[str, Any]:
+        """Return all that the rest of the run depends on, as arrays."""
+        packed, best = self.problem.kind.packed, run.best_alpha
+        return run.snapshot() | {
+            "alpha": packed(run.alpha),
+            "best_alpha": np.empty(0) if best is None else packed(best),
+            "rng": self.rng,
+        }
 
     def _resume(self, run: Run, arrays: dict[str, Any]) -> None:
         rng = arrays.get("rng")
         if rng is None or rng.dtype != self.rng.dtype or rng.shape != self.rng.shape:
             raise DamagedStateError("rng is missing")
+        alpha, best = (self._unpacked(name, arrays) for name in ("alpha", "best_alpha"))
         try:
-            run.restore(arrays)
+            run.restore(arrays, alpha, best)
         except ValueError as error:
             raise DamagedStateError(error) from error
-        alphas = [run.alpha] if run.best_alpha is None else [run.alpha, run.best_alpha]
+        alphas = [alpha] if best is None else [alpha, best]
         self.problem.check_state(alphas, run.w)
         self.rng = rng
+
+    def _unpacked(self, name: str, arrays: dict[str, Any]) -> Any:
+        """Return dual variables; None if there is no best certificate yet."""
+        array = arrays.get(name)
+        none = array is not None and array.dtype == np.float64 and array.shape == (0,)
+        if none and name == "best_alpha":
+            return None
+        try:
+            return self.problem.kind.unpacked(array, self.problem.starts)
+        except ValueError as error:
+            raise DamagedStateError(str(error).replace("it", name, 1)) from error
 
     def sweep(self, run: Run, w: Any) -> tuple[int, float]:
         """Pass over all blocks, unless told to stop; return visits and what the dual gained."""

@@ -249,18 +249,19 @@ class Run:
         )
 
     def snapshot(self) -> dict[str, Any]:
-        """Return all that the rest of a run of sweeps depends on, as arrays; see `restore`."""
+        """Return all that the rest of a run of sweeps depends on beside dual variables, as arrays.
+
+        See `restore`.
+        """
         return {
-            "alpha": self.alpha,
             "w": self.w,
-            "best_alpha": np.empty(0) if self.best_alpha is None else self.best_alpha,
             "best_gap": np.array(self.best_gap),
             "epoch": np.array(self.epoch),
             "seconds": np.array(perf_counter() - self.started),
             "history": np.array(self.history, HISTORY_DTYPE),
         } | {name: np.array(value) for name, value in asdict(self.estimate).items()}
 
-    def restore(self, arrays: dict[str, Any]) -> None:
+    def restore(self, arrays: dict[str, Any], alpha: Any, best_alpha: Any) -> None:
         """Go on from what `snapshot` returned; ValueError if no run of this shape can have been so.
 
         Whether w are the weights of alpha, and alpha is feasible, takes the rows to find out.
@@ -269,21 +270,16 @@ class Run:
             found = arrays.get(name)
             if found is None:
                 raise ValueError(f"{name} is missing")
-            shapes = {like.shape}
-            if name == "best_alpha":
-                shapes = {(0,), self.alpha.shape}
-            elif name == "history" and found.ndim == 1 and len(found):
-                shapes = {found.shape}
-            if found.dtype != like.dtype or found.shape not in shapes:
-                raise ValueError(
-                    f"{name} is {found.dtype} {found.shape}, not {like.dtype} {max(shapes)}"
-                )
+            shape = like.shape
+            if name == "history" and found.ndim == 1 and len(found):
+                shape = found.shape
+            if found.dtype != like.dtype or found.shape != shape:
+                raise ValueError(f"{name} is {found.dtype} {found.shape}, not {like.dtype} {shape}")
             if found.dtype == np.float64 and np.isnan(found).any():
                 raise ValueError(f"{name} is not a number")
-            if name in ("alpha", "w", "best_alpha") and not np.isfinite(found).all():
+            if name == "w" and not np.isfinite(found).all():
                 raise ValueError(f"{name} is not finite")
-        self.alpha, self.w = arrays["alpha"], arrays["w"]
-        self.best_alpha = arrays["best_alpha"] if len(arrays["best_alpha"]) else None
+        self.alpha, self.w, self.best_alpha = alpha, arrays["w"], best_alpha
         self.best_gap = float(arrays["best_gap"])
         self.epoch = int(arrays["epoch"])
         self.started -= float(arrays["seconds"])

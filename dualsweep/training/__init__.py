@@ -1,6 +1,6 @@
 """From data and settings to a fitted model, without scikit-learn, whose import takes a second."""
 
-from .blocks import BlockSet, load_if_it_fits, training_data
+from .blocks import BlockSet, PartOfBlocks, load_if_it_fits, training_data
 from .context import Context, Watcher
 from .data import TrainingSet
 from .fitting import Fitted, train
@@ -10,6 +10,7 @@ __all__ = [
     "BlockSet",
     "Context",
     "Fitted",
+    "PartOfBlocks",
     "Settings",
     "TrainingSet",
     "Watcher",

@@ -1,27 +1,23 @@
-"""Training on a store: one-versus-rest problems whose rows are read block by block."""
+"""Rows in blocks, as they are trained on where they do not fit into memory."""
 
 from __future__ import annotations
 
-from functools import partial
-from hashlib import sha256
+from copy import copy
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from ..io.checkpoint import Checkpoint
-from ..problems.binary import BinaryProblem
-from ..problems.labels import balanced_weights, check_classes, class_codes, row_costs
-from ..problems.result import Result
-from ..rows.layouts import as_rows
-from ..rows.passes import Passes
-from ..solvers.blocks import BlockProblem, Blocks, Saving
+from .._threads import Workers
+from ..problems.labels import check_classes
+from ..solvers.blocks import Blocks
+from .block_formulations import BLOCK_FORMULATIONS
 from .context import Context
-from .data import TrainingSet, check_finite
-from .formulations import PerClass
+from .data import TrainingSet
+from .formulations import Formulation
 from .settings import Settings
 
-__all__ = ["BlockFormulation", "BlockSet", "load_if_it_fits", "training_data"]
+__all__ = ["BlockSet", "PartOfBlocks", "load_if_it_fits", "training_data"]
 
 # What training in memory takes a row besides its entries, at most.
 IN_MEMORY_ROW = 128
@@ -70,8 +66,17 @@ class BlockSet:
         if blocks.shape[1] == 0:
             raise ValueError("There are no features to learn from.")
         self.blocks, self.y, self.weight = blocks, y, weight
+        self.times: Any = None  # how often each row occurs, if not once
         self.checkpoint, self.workers = checkpoint, context.workers
         self.n_blocks = len(blocks.block_bytes)
+
+    def part(self, times: Any, workers: Workers) -> BlockSet:
+        """Return the set in which row i occurs ``times[i]`` times."""
+        part = copy(self)
+        part.__dict__.pop("_counted", None)
+        part.times = times.astype(np.min_scalar_type(int(times.max(initial=0))))
+        part.workers = workers
+        return part
 
     def rows(self, b: int) -> slice:
         """Return which rows block b has."""
@@ -83,10 +88,24 @@ class BlockSet:
 
     def weight_of(self, b: int) -> Any:
         """Return the weights of the rows of block b, or None."""
-        return None if self.weight is None else self.weight[self.rows(b)]
+        rows = self.rows(b)
+        if self.times is None:
+            return None if self.weight is None else self.weight[rows]
+        times = self.times[rows].astype(np.float64)
+        return times if self.weight is None else times * self.weight[rows]
 
-    def count(self) -> tuple[Any, Any]:
-        """Return the classes that have weight, and how much."""
+    @property
+    def classes(self) -> Any:
+        """The classes that have weight."""
+        return self._counted[0]
+
+    @property
+    def mass(self) -> Any:
+        """How much weight each of them has."""
+        return self._counted[1]
+
+    @cached_property
+    def _counted(self) -> tuple[Any, Any]:
         found: dict[Any, float] = {}
         kinds = []
         for b in range(self.n_blocks):
@@ -101,112 +120,44 @@ class BlockSet:
         check_classes(classes)
         return classes, np.array([found[label] for label in classes.tolist()])
 
-    def formulate(self, settings: Settings) -> BlockFormulation:
+    def formulate(self, settings: Settings) -> Formulation:
         """Return the problems to solve."""
-        more = (
-            f"Use another, or raise memory_limit ({settings.memory_limit:,} bytes) until the "
-            "store fits"
-        )
-        if settings.multi_class != "ovr":
-            raise ValueError(
-                "Block by block there is only multi_class='ovr', not "
-                f"{settings.multi_class!r}. {more}."
-            )
         if settings.solver == "newton":
-            raise ValueError(f"Block by block there are sweeps only, not solver='newton'. {more}.")
-        return BlockFormulation(self, settings)
+            raise ValueError(
+                "Block by block there are sweeps only, not solver='newton'. Use another, or raise "
+                f"memory_limit ({settings.memory_limit:,} bytes) until the store fits."
+            )
+        return BLOCK_FORMULATIONS[settings.multi_class](self, settings)
 
 
-class BlockFormulation(PerClass):
-    """A binary problem per class, of rows in blocks, one after the other.
+class PartOfBlocks:
+    """Some of the rows in blocks, by a mask or by increasing numbers, as blocks."""
 
-    That takes the memory of one problem, and reads the blocks once per class and pass. (All
-    classes side by side would read them once for all, but keep the dual variables of all.)
-    """
+    def __init__(self, blocks: Blocks, chosen: Any) -> None:
+        self.blocks, self.chosen = blocks, np.zeros(blocks.shape[0], bool)
+        self.chosen[chosen] = True
+        counts = [np.count_nonzero(self.chosen[rows]) for rows in map(self._rows, self._numbers())]
+        self.starts = np.cumsum([0, *counts])
+        self.shape = (int(self.starts[-1]), blocks.shape[1])
+        self.block_bytes, self.fingerprint = blocks.block_bytes, blocks.fingerprint
 
-    side_by_side = False
+    def _numbers(self) -> range:
+        return range(len(self.blocks.block_bytes))
 
-    def __init__(self, data: BlockSet, settings: Settings) -> None:
-        classes, mass = data.count()
-        super().__init__(classes, data.blocks.shape[0], settings.bias, settings.loss)
-        self.data, self.settings = data, settings
-        self.class_weight = settings.class_weight
-        if isinstance(self.class_weight, str):
-            balanced = balanced_weights(mass).tolist()
-            self.class_weight = dict(zip(classes.tolist(), balanced, strict=True))
-        # The costs of one row per class, of the weight of all its rows: refuses if they overflow.
-        codes = np.arange(len(classes))
-        self.costs = row_costs(settings.C, self.class_weight, classes, codes, mass)
-        self.checkpoint = self._checkpoint() if data.checkpoint is not None else None
+    def _rows(self, b: int) -> slice:
+        return slice(int(self.blocks.starts[b]), int(self.blocks.starts[b + 1]))
 
-    def _checkpoint(self) -> Checkpoint:
-        data, settings = self.data, self.settings
-        rows = sha256()
-        if data.y is not None:
-            for b in range(data.n_blocks):
-                rows.update(class_codes(data.labels_of(b), self.classes).tobytes())
-        if data.weight is not None:
-            rows.update(data.weight.tobytes())
-        problem = {
-            "data": data.blocks.fingerprint,
-            "y and sample_weight": rows.hexdigest(),
-            "classes": self.classes.tolist(),
-            "C": float(settings.C),
-            "loss": settings.loss,
-            "class_weight": None if self.class_weight is None else repr(self.class_weight),
-            "intercept_scaling": float(self.bias),
-            "schedule": settings.schedule,
-            "random_state": settings.random_state,
-        }
-        return Checkpoint(data.checkpoint, problem)
+    def read(self, b: int) -> tuple[Any, Any]:
+        """Return the rows and labels of block b that are chosen."""
+        X, y = self.blocks.read(b)
+        chosen = self.chosen[self._rows(b)]
+        return X[chosen], y[chosen]
 
-    def read(self, p: int, b: int) -> BinaryProblem:
-        """Return block b of the p-th problem."""
-        X, labels = self.data.blocks.read(b)
-        passes = Passes(as_rows(X, self.bias), self.data.workers)
-        sqnorm = passes.sqnorms()
-        check_finite(sqnorm, self.data.rows(b).start)
-        codes = class_codes(labels if self.data.y is None else self.data.labels_of(b), self.classes)
-        weight = self.data.weight_of(b)
-        cost = row_costs(self.settings.C, self.class_weight, self.classes, codes, weight)
-        return BinaryProblem(passes, sqnorm, self.labels(p, codes), cost, self.loss)
+    def read_labels(self, b: int) -> Any:
+        """Return the labels of block b that are chosen."""
+        return self.blocks.read_labels(b)[self.chosen[self._rows(b)]]
 
-    def problem(self, p: int) -> BlockProblem:
-        """Return the p-th problem."""
-        blocks, memory = self.data.blocks, self.settings.memory_limit
-        assert memory is not None
-        return BlockProblem(
-            partial(self.read, p),
-            blocks.starts,
-            blocks.block_bytes,
-            n_weights=blocks.shape[1] + 1,
-            primal_at_zero=float(self.costs.sum()),
-            memory=memory,
-        )
-
-    def saving(self, p: int) -> Saving | None:
-        """Return how the state of the p-th problem is kept."""
-        if self.checkpoint is None:
-            return None
-        return Saving(
-            self.checkpoint.read(p),
-            write=partial(self.checkpoint.write, p),
-            damaged=partial(self.checkpoint.damaged, p),
-        )
-
-    def finished(self, p: int, result: Result) -> Result:
-        """Keep of the dual variables those that are not 0, with signs."""
-        for b in range(self.data.n_blocks):
-            positive = class_codes(self.data.labels_of(b), self.classes) == self.positives[p]
-            result.alpha[self.data.rows(b)][~positive] *= -1.0
-        result.alpha = sp.csr_array(result.alpha[None, :])
-        return result
-
-    def complete(self, results: list[Result]) -> None:
-        """Let classes that were not begun score below those that were, in place."""
-        self.fill_in(results, self.costs)
-
-    def dual_coef(self, results: list[Result]) -> Any:
-        """Return the model's signed dual variables."""
-        alphas = [result.alpha for result in results]
-        return alphas[0] if len(alphas) == 1 else sp.vstack(alphas, format="csr")
+    def load(self) -> tuple[Any, Any]:
+        """Return all that are chosen."""
+        X, y = self.blocks.load()
+        return X[self.chosen], y[self.chosen]

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..problems.result import Progress, Result
-from ..solvers.path import start_from
 from ..solvers.solve import Start, solve
-from .blocks import BlockFormulation, BlockSet
+from .blocks import BlockSet
 from .context import Context
 from .data import TrainingSet
 from .formulations import Formulation
@@ -31,7 +30,7 @@ LEAST_EPOCHS = 3
 class Fitted:
     """What comes of a training; see the attributes of `LinearSVC` for what it means."""
 
-    formulation: Formulation | BlockFormulation
+    formulation: Formulation
     results: list[Result]  # of the problems
     classes: Any
     coef: Any
@@ -111,7 +110,7 @@ def train(
             saving = saving._replace(resumed=resumed)
         problem, start = formulation.problem(p), Start()
         if before is not None:
-            start = start_from(problem, before.formulation.problem(p), before.results[p])
+            start = formulation.start_from(p, before)
         elif duals is not None:
             start = Start(formulation.start(p, duals))
         result = solve(
@@ -144,7 +143,7 @@ def train(
     return _fitted(formulation, results)
 
 
-def _fitted(formulation: Formulation | BlockFormulation, results: list[Result]) -> Fitted:
+def _fitted(formulation: Formulation, results: list[Result]) -> Fitted:
     """Return the model that the solutions of the problems make."""
     formulation.complete(results)
     attributes = formulation.attributes(*[result.w for result in results])

@@ -14,14 +14,24 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..kernels.loss import bounds, sum_losses
+from ..kernels.loss import Loss, bounds, sum_losses
 from ..problems.binary import BinaryProblem
 from ..problems.losses import LOSSES
 from ..problems.multiclass import MulticlassProblem
 from ..problems.result import Result
 from ..rows.passes import Passes
+from ..solvers.path import start_from
+from ..solvers.solve import Start
 
-__all__ = ["FORMULATIONS", "Formulation", "PerClass"]
+__all__ = [
+    "FORMULATIONS",
+    "Formulation",
+    "Joint",
+    "PerClass",
+    "clipped",
+    "near",
+    "signed",
+]
 
 
 class Formulation(ABC):
@@ -60,6 +70,10 @@ class Formulation(ABC):
     def start(self, p: int, dual_coef: Any) -> Any:
         """Return feasible dual variables near those of another model."""
         raise NotImplementedError
+
+    def start_from(self, p: int, before: Any) -> Start:
+        """Return where to start from the model of the same data for another C."""
+        return start_from(self.problem(p), before.formulation.problem(p), before.results[p])
 
     def saving(self, p: int) -> Any:
         """Return how the state of the p-th problem is kept: not at all."""
@@ -178,12 +192,9 @@ class OneVersusRest(PerClass):
 
     def start(self, p: int, dual_coef: Any) -> Any:
         """Return feasible dual variables near those of another model."""
-        used = np.flatnonzero(self.cost > 0)
-        lower, upper, _ = bounds(self.loss, self.cost[used])
-        y = self.labels(p, self.codes[used])
-        alpha = np.zeros(self.n_rows)
-        alpha[used] = np.clip(dual_coef[[p]].toarray()[0][used] * y, lower, upper)
-        return alpha
+        return clipped(
+            dual_coef[[p]].toarray()[0] * self.labels(p, self.codes), self.cost, self.loss
+        )
 
     def complete(self, results: list[Result]) -> None:
         """Let classes that were not begun score below those that were, in place.
@@ -213,8 +224,29 @@ class OneVersusRest(PerClass):
         return sp.csr_array((np.concatenate(values), np.concatenate(support), starts), shape=shape)
 
 
-class AllAtOnce(Formulation):
-    """One problem over all classes: Crammer-Singer (`joint`) or Weston-Watkins."""
+class Joint(Formulation):
+    """One problem over all classes."""
+
+    def __init__(self, classes: Any, n_rows: int, bias: float) -> None:
+        super().__init__(classes, n_rows, bias)
+        self.names = [f"{len(classes)} classes"]
+
+    def coef(self, ws: tuple[Any, ...]) -> tuple[Any, Any]:
+        """Return the model's rows of coefficients, and the weights of the bias."""
+        W = ws[0].T
+        if len(W) == 2:
+            W = W[1:] - W[:1]
+        return W[:, :-1].astype(np.float64, order="C"), W[:, -1].astype(np.float64)
+
+    def problem_weights(self, p: int, weights: Any) -> Any:
+        """Return the weights of the problem that the model's rows stand for."""
+        if len(weights) == 1:  # of all with this difference, those of the smallest norm
+            weights = np.concatenate([-0.5 * weights, 0.5 * weights])
+        return weights.T
+
+
+class AllAtOnce(Joint):
+    """Crammer-Singer (`joint`) or Weston-Watkins, of rows in memory."""
 
     def __init__(
         self,
@@ -231,7 +263,6 @@ class AllAtOnce(Formulation):
         super().__init__(classes, len(codes), bias)  # `loss` is that of one-versus-rest
         y = np.maximum(codes, 0).astype(np.int64)  # rows without a class have no cost either
         self.whole = MulticlassProblem(passes, sqnorm, y, cost, joint, len(classes))
-        self.names = [f"{len(classes)} classes"]
 
     def problem(self, p: int) -> MulticlassProblem:
         """Return the problem."""
@@ -239,45 +270,50 @@ class AllAtOnce(Formulation):
 
     def start(self, p: int, dual_coef: Any) -> Any:
         """Return feasible dual variables near those of another model."""
-        y, cost = self.whole.y, self.whole.cost
-        if self.whole.n_classes == 2:
-            rows, columns = np.arange(len(y)), 1 - y
-            values = 0.5 * np.abs(dual_coef.toarray()[0])
-        else:
-            signed = dual_coef.tocoo()
-            chosen = signed.data < 0
-            rows, columns, values = signed.col[chosen], signed.row[chosen], -signed.data[chosen]
-        values = np.minimum(values, cost[rows])
-        if self.whole.joint:
-            total = np.bincount(rows, values, minlength=len(y))
-            values *= np.minimum(cost[rows] / np.maximum(total[rows], 1e-300), 1.0)
-        values[columns == y[rows]] = 0.0
-        return self.whole.alpha_from(rows, columns, values)
-
-    def coef(self, ws: tuple[Any, ...]) -> tuple[Any, Any]:
-        """Return the model's rows of coefficients, and the weights of the bias."""
-        W = ws[0].T
-        if len(W) == 2:
-            W = W[1:] - W[:1]
-        return W[:, :-1].astype(np.float64, order="C"), W[:, -1].astype(np.float64)
-
-    def problem_weights(self, p: int, weights: Any) -> Any:
-        """Return the weights of the problem that the model's rows stand for."""
-        if len(weights) == 1:  # of all with this difference, those of the smallest norm
-            weights = np.concatenate([-0.5 * weights, 0.5 * weights])
-        return weights.T
+        return near(self.whole, dual_coef)
 
     def dual_coef(self, results: list[Result]) -> Any:
         """Return the model's signed dual variables."""
-        y = self.whole.y
-        rows, columns, values = self.whole.nonzero(results[0].alpha)
+        return signed(self.whole, results[0].alpha)
+
+
+def clipped(alpha: Any, cost: Any, loss: Loss) -> Any:
+    """Return the feasible dual variables of a binary problem that are nearest."""
+    used, feasible = np.flatnonzero(cost > 0), np.zeros(len(cost))
+    lower, upper, _ = bounds(loss, cost[used])
+    feasible[used] = np.clip(alpha[used], lower, upper)
+    return feasible
+
+
+def near(problem: MulticlassProblem, dual_coef: Any) -> Any:
+    """Return feasible dual variables near signed ones."""
+    y, cost = problem.y, problem.cost
+    if problem.n_classes == 2:
+        rows, columns = np.arange(len(y)), 1 - y
+        values = 0.5 * np.abs(dual_coef.toarray()[0])
+    else:
+        found = dual_coef.tocoo()
+        chosen = found.data < 0
+        rows, columns, values = found.col[chosen], found.row[chosen], -found.data[chosen]
+    values = np.minimum(values, cost[rows])
+    if problem.joint:
         total = np.bincount(rows, values, minlength=len(y))
-        if self.whole.n_classes == 2:
-            return sp.csr_array((2.0 * total * np.where(y == 1, 1.0, -1.0))[None, :])
-        support = np.flatnonzero(total)
-        values = np.concatenate([-values, total[support]])
-        places = np.concatenate([columns, y[support]]), np.concatenate([rows, support])
-        return sp.csr_array((values, places), shape=(self.whole.n_classes, len(y)))
+        values *= np.minimum(cost[rows] / np.maximum(total[rows], 1e-300), 1.0)
+    values[columns == y[rows]] = 0.0
+    return problem.alpha_from(rows, columns, values)
+
+
+def signed(problem: MulticlassProblem, alpha: Any) -> Any:
+    """Return the signed dual variables that dual variables stand for."""
+    y, k = problem.y, problem.n_classes
+    rows, columns, values = problem.nonzero(alpha)
+    total = np.bincount(rows, values, minlength=len(y))
+    if k == 2:
+        return sp.csr_array((2.0 * total * np.where(y == 1, 1.0, -1.0))[None, :])
+    support = np.flatnonzero(total)
+    values = np.concatenate([-values, total[support]])
+    places = np.concatenate([columns, y[support]]), np.concatenate([rows, support])
+    return sp.csr_array((values, places), shape=(k, len(y)))
 
 
 FORMULATIONS: dict[str, Callable[..., Formulation]] = {
