@@ -60,10 +60,10 @@ AUTHORS = {
 
 
 @numba.njit(error_model="numpy")
-def by_active_set(joint, t, b, k, upper, q, new, scratch):
+def by_active_set(beta, t, b, k, upper, q, new, scratch):
     """Fill `new` as the sweep's `block_step` does, by the active-set method."""
     if q == 0.0:
-        return block_step(joint, t, b, k, upper, q, new, scratch)
+        return block_step(beta, t, b, k, upper, q, new, scratch)
     total = b[:k].sum()
     for m in range(k):
         scratch[m] = t[m] / q + b[m] + total
@@ -73,10 +73,10 @@ def by_active_set(joint, t, b, k, upper, q, new, scratch):
 
 
 @numba.njit(error_model="numpy")
-def by_greedy(joint, t, b, k, upper, q, new, scratch):
+def by_greedy(beta, t, b, k, upper, q, new, scratch):
     """Fill `new` as the sweep's `block_step` does, by greedy coordinate descent."""
     if q == 0.0:
-        return block_step(joint, t, b, k, upper, q, new, scratch)
+        return block_step(beta, t, b, k, upper, q, new, scratch)
     for m in range(k):
         scratch[m] = t[m]
         new[m] = b[m]

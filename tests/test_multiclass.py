@@ -128,13 +128,15 @@ def test_kernels_of_optimality_conditions(formulation, k):
 
 
 @numba.njit
-def run_block_step(joint, t, b, k, upper, q, new, scratch):
-    return block_step(joint, t, b, k, upper, q, new, scratch)
+def run_block_step(beta, t, b, k, upper, q, new, scratch):
+    return block_step(beta, t, b, k, upper, q, new, scratch)
 
 
 def step_of_block(problem, t, b, upper, q):
     new, scratch = np.full(len(t), np.nan), np.full(len(t), np.nan)
-    return new, run_block_step(problem.joint, t, b, len(t), upper, q, new, scratch)
+    beta = problem.zero_alpha()
+    beta = beta.slots if problem.joint else beta
+    return new, run_block_step(beta, t, b, len(t), upper, q, new, scratch)
 
 
 @pytest.mark.parametrize("formulation", DIRECT)

@@ -1,4 +1,4 @@
-"""The command line: train, cv, compare, predict, certify, convert, info, demo."""
+"""The command line: train, cv, compare, predict, certify, convert, info, warm-up, demo."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from .data import convert, info
 from .demo import demo
 from .predict import predict
 from .train import train
+from .warm_up import warm_up
 
 __all__ = ["app"]
 
@@ -66,5 +67,5 @@ def main(
     """
 
 
-for command in (train, cv, compare, predict, certify, convert, info, demo):
+for command in (train, cv, compare, predict, certify, convert, info, warm_up, demo):
     app.command(cls=Answering)(command)

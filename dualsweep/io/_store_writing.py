@@ -68,7 +68,9 @@ def write_store(
     """
     with open_writer(path, block_bytes=block_bytes, force=force) as writer:
         writer.append(X, y)
-    return Store(path)
+    store = writer.store
+    store.path = Path(path)
+    return store
 
 
 @contextmanager
@@ -167,7 +169,7 @@ class ChunkWriter:
             dtype = np.result_type(*self._labels)
             for b in range(self._writer.n_blocks):
                 self._writer.change(b, "y", lambda y: y.astype(dtype))
-        self._writer.finish(self._n_features, self._dtype)
+        self.store = self._writer.finish(self._n_features, self._dtype)
 
 
 def convert_svmlight(

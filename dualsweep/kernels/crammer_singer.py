@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .._jit import jit, jit_inline, jit_sums
 from .sorting import sort_descending
 
@@ -55,7 +57,7 @@ def _above(v: Any, k: int, gamma: float) -> tuple[float, int]:
 @jit
 def _walk(v: Any, k: int, top: float, upper: float, scratch: Any) -> float:
     """Return gamma by a walk over the sorted entries, from the largest down."""
-    n = 0
+    n = np.int64(0)  # a literal 0 would have the sort compiled twice
     for i in range(k):
         if v[i] > -top:
             scratch[n] = v[i]

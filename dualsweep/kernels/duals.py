@@ -19,6 +19,7 @@ __all__ = [
     "Slots",
     "SlottedDuals",
     "inner_duals",
+    "is_slots",
     "load_duals",
     "movable_duals",
     "prefetch_duals",
@@ -182,7 +183,7 @@ def _take(m: int, n: int, violations: Any, classes: Any, t: Any, b: Any) -> int:
     return n + 1
 
 
-def _is_slots(beta: Any) -> bool:
+def is_slots(beta: Any) -> bool:
     """Tell whether a numba type is that of `Slots`."""
     return getattr(beta, "instance_class", None) is Slots
 
@@ -199,7 +200,7 @@ def _load_duals(beta: Any, i: Any, out: Any) -> Any:
         for s in range(beta.counts[i]):
             out[beta.classes[i, s]] = beta.values[i, s]
 
-    return load_slots if _is_slots(beta) else load_dense
+    return load_slots if is_slots(beta) else load_dense
 
 
 @implements(prefetch_duals)
@@ -216,7 +217,7 @@ def _prefetch_duals(beta: Any, i: Any) -> Any:
         prefetch(beta.classes.reshape(-1), start)
         prefetch(beta.values.reshape(-1), start)
 
-    return prefetch_slots if _is_slots(beta) else prefetch_dense
+    return prefetch_slots if is_slots(beta) else prefetch_dense
 
 
 @implements(store_duals)
@@ -241,7 +242,7 @@ def _store_duals(beta: Any, i: Any, classes: Any, values: Any, n: Any) -> Any:
         beta.counts[i] = s
         return True
 
-    return store_slots if _is_slots(beta) else store_dense
+    return store_slots if is_slots(beta) else store_dense
 
 
 @implements(inner_duals)
@@ -262,7 +263,7 @@ def _inner_duals(beta: Any, i: Any, upper: Any, classes: Any, b: Any) -> Any:
             b[c] = beta.values[i, c]
         return n
 
-    return inner_slots if _is_slots(beta) else inner_dense
+    return inner_slots if is_slots(beta) else inner_dense
 
 
 @implements(movable_duals)
@@ -335,4 +336,4 @@ def _movable_duals(
         violations[label] = 0.0
         return n, max(share, 0.0), left_out, np.inf
 
-    return movable_slots if _is_slots(beta) else movable_dense
+    return movable_slots if is_slots(beta) else movable_dense

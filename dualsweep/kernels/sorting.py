@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .._jit import jit
 
 __all__ = ["sort_descending"]
@@ -19,7 +21,7 @@ def sort_descending(values: Any, n: int) -> None:
             _sift_down(values, root, n)
         for end in range(n - 1, 0, -1):
             values[0], values[end] = values[end], values[0]
-            _sift_down(values, 0, end)
+            _sift_down(values, np.int64(0), end)
         return
     for i in range(1, n):
         value = values[i]

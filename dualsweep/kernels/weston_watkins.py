@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .._jit import jit, jit_inline, jit_sums
 from .sorting import sort_descending
 
@@ -60,7 +62,7 @@ def _walk(v: Any, k: int, upper: float, scratch: Any) -> float:
     Entries above ``(k + 1) upper``, which gamma <= k upper leaves at `upper`, count as that: rows
     of tiny norm have infinite ones. The walk has at most 2 n events, whatever the comparisons say.
     """
-    n = 0
+    n = np.int64(0)  # a literal 0 would have the sort compiled twice
     for i in range(k):
         if v[i] > 0.0:
             scratch[n] = min(v[i], (k + 1) * upper)

@@ -1,0 +1,126 @@
+"""Compilation ahead of time."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter, process_time
+from typing import Annotated, Any
+
+import numpy as np
+import scipy.sparse as sp
+import typer
+
+from .._jit import on_compilation
+from ..io import load_data
+from ..training import Context, Settings, TrainingSet, train
+from ..training.formulations import FORMULATIONS
+from ._command import Command
+from ._options import Json, Quiet
+
+__all__ = ["warm_up"]
+
+LAYOUTS = {"sparse": sp.csr_array, "dense": np.asarray}
+TYPES = {"float32": np.float32, "float64": np.float64}
+
+
+def warm_up(
+    layouts: Annotated[
+        str, typer.Option(metavar="LAYOUTS", help="sparse, dense or both with a comma.")
+    ] = "sparse,dense",
+    types: Annotated[
+        str, typer.Option(metavar="TYPES", help="float32, float64 or both with a comma.")
+    ] = "float32,float64",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compile the kernels now rather than when they are first needed.
+
+    They are compiled when the first data of a kind come up, and kept on disk: in the package's own
+    directory if it can be written, else in the user's cache, or where NUMBA_CACHE_DIR says. This
+    trains on a few generated rows of each kind, with each formulation and solver, which takes a
+    minute or two and nothing the next time. Rows of text are sparse float32.
+
+    In a container image, run it where the package is installed. Kernels are compiled for the
+    processor at hand, and compiled again on another kind: for an image that is to run anywhere, set
+    NUMBA_CPU_NAME=generic, there and in the image.
+
+    [bold]Examples[/bold]
+
+    dualsweep warm-up
+
+    dualsweep warm-up --layouts sparse --types float32
+    """
+    chosen = [_parsed("--layouts", layouts, LAYOUTS), _parsed("--types", types, TYPES)]
+    with Command(json, quiet) as command:
+        compiled: list[None] = []
+        told = [lambda: compiled.append(None)]
+        on_compilation.extend(told)
+        started, cpu = perf_counter(), process_time()
+        try:
+            for kind, fit in _steps(*chosen):
+                before = len(compiled)
+                fit()
+                command.tell(f"{kind}: {len(compiled) - before} kernels compiled")
+        finally:
+            on_compilation.remove(told[0])
+        command.show(
+            "All kernels are there",
+            {
+                "compiled": len(compiled),
+                "seconds": perf_counter() - started,
+                "processor_seconds": process_time() - cpu,
+            },
+        )
+
+
+def _parsed(option: str, text: str, known: dict[str, Any]) -> list[str]:
+    names = text.split(",")
+    if not set(names) <= set(known):
+        raise typer.BadParameter(f"{option} must be of {', '.join(known)}, but is {text}.")
+    return names
+
+
+def _steps(layouts: list[str], types: list[str]) -> Any:
+    """Yield what is compiled, and what to call for that."""
+    yield "reading text", _read_text
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 6)) * 10.0 ** np.arange(-2, 4)  # badly scaled: momentum is of use
+    for layout in layouts:
+        for dtype in types:
+            rows = LAYOUTS[layout](X.astype(TYPES[dtype]))
+            for classes in (2, 3):
+                for method in FORMULATIONS if classes == 3 else ["ovr"]:
+                    what = f"{layout} {dtype}, {classes} classes, {method}"
+                    yield what, lambda r=rows, k=classes, m=method: _train(r, k, m)
+
+
+def _train(X: Any, n_classes: int, multi_class: str) -> None:
+    """Train by each solver, to tolerances with weights of either precision, and from the start."""
+    y = np.arange(X.shape[0]) % n_classes
+    runs = [("sweep", "auto", 1e-3), ("sweep", "auto", 1e-9), ("newton", "auto", 1e-6)]
+    runs += [("sweep", "shrinking", 1e-3)]
+    for loss in ("hinge", "squared_hinge") if multi_class == "ovr" else ("hinge",):
+        for solver, schedule, tol in runs:
+            settings = Settings(
+                loss=loss, multi_class=multi_class, solver=solver, schedule=schedule, tol=tol,
+                max_iter=60,
+            )  # fmt: skip
+            with Context() as context, warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                data = TrainingSet(X, y, None, settings.bias, context)
+                before = train(data, settings, context)
+                more = Settings(C=2.0, **_other(settings))
+                train(data, more, context, before=before)
+
+
+def _other(settings: Settings) -> dict[str, Any]:
+    return {name: value for name, value in vars(settings).items() if name != "C"}
+
+
+def _read_text() -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "rows.svm")
+        path.write_text("+1 1:0.5 3:2\n-1 2:-1.25\n")
+        load_data(path)
