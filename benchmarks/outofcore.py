@@ -7,6 +7,14 @@ not), trains block by block and reports time, bytes read, peak memory and the ce
 With ``--kills`` the child is killed that many times at random moments, and started again, before it
 may finish. The certificate is then computed once more, in NumPy, from the dual variables of the
 checkpoint and the blocks of the store.
+
+With ``--everything`` a store of several classes is trained with each formulation, certified,
+predicted and searched for C, each by a child of its own under ``--data-limit`` (RLIMIT_DATA: all
+memory that it writes to, the interpreter's and the libraries' included); and once more in memory,
+without a limit, to compare the certificates:
+
+    python benchmarks/outofcore.py --everything --store /tmp/2gb.store --megabytes 2048 \\
+        --classes 4 --length 250 --memory 220 --data-limit 512 --C 0.01 --tol 1e-2
 """
 
 from __future__ import annotations
@@ -25,20 +33,21 @@ from typing import Any
 MEGABYTE = 1 << 20
 
 
-def write(path: Path, megabytes: int, n_features: int, block_megabytes: int) -> None:
+def write(args: argparse.Namespace) -> None:
     """Write parts of text-like rows, all with the same words and planted weights."""
     import numpy as np
 
     from dualsweep.datasets import make_text_like
-    from dualsweep.io._store_placing import new_store
-    from dualsweep.io._store_writing import Writer
+    from dualsweep.io import open_writer
 
-    with new_store(path, force=False) as folder:
-        writer = Writer(folder, block_megabytes * MEGABYTE)
-        left, part = megabytes * MEGABYTE, 0
+    n_features, k = args.features, args.classes if args.classes > 2 else 1
+    with open_writer(args.store, block_bytes=args.block * MEGABYTE) as writer:
+        left, part = args.megabytes * MEGABYTE, 0
         informative = None
         while left > 0:
-            X, _ = make_text_like(50_000, n_features, noise=0.0, random_state=part)
+            X, _ = make_text_like(
+                50_000, n_features, mean_length=args.length, noise=0.0, random_state=part
+            )
             frequency = np.argsort(-np.bincount(X.indices, minlength=n_features), kind="stable")
             rank = np.empty(n_features, np.int32)
             rank[frequency] = np.arange(n_features, dtype=np.int32)
@@ -47,16 +56,18 @@ def write(path: Path, megabytes: int, n_features: int, block_megabytes: int) -> 
             X.sort_indices()
             rng = np.random.default_rng([part, 1])
             if informative is None:
-                informative = np.zeros(n_features)
-                informative[: n_features // 50] = rng.standard_normal(n_features // 50)
+                informative = np.zeros((n_features, k))
+                informative[: n_features // 50] = rng.standard_normal((n_features // 50, k))
             scores = X @ informative
-            y = (scores > np.median(scores)).astype(np.int64)
+            if k == 1:
+                y = (scores[:, 0] > np.median(scores)).astype(np.int64)
+            else:
+                y = scores.argmax(axis=1)
             wrong = rng.random(len(y)) < 0.05
-            y[wrong] = 1 - y[wrong]
-            writer.append(X.data, X.indices, X.indptr.astype(np.int64), y)
+            y[wrong] = (y[wrong] + 1) % args.classes
+            writer.append(X, y)
             left -= X.nnz * 8 + len(y) * 16
             part += 1
-        writer.finish(n_features, np.float32)
 
 
 def train(args: argparse.Namespace) -> None:
@@ -97,6 +108,49 @@ def train(args: argparse.Namespace) -> None:
         "relative_gap": model.relative_gap_,
     }
     print(json.dumps(facts, indent=1))
+
+
+def everything(args: argparse.Namespace, environment: dict[str, str]) -> None:
+    """Do each thing in a child of its own, under the limit; then train in memory, and compare."""
+    for task in ("ovr", "crammer_singer", "weston_watkins", "search"):
+        for where in ("blocks", "memory"):
+            command = [sys.executable, __file__, "--task", task, "--where", where, *sys.argv[1:]]
+            subprocess.run(command, env=environment, check=True)
+
+
+def do_task(args: argparse.Namespace) -> None:
+    """Train, certify and predict with a formulation, or search for C; print facts as JSON."""
+    in_blocks = args.where == "blocks"
+    if in_blocks:
+        limit = args.data_limit * MEGABYTE
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    from dualsweep import LinearSVC, LinearSVCCV, certify
+    from dualsweep.io import open_store
+
+    store = open_store(args.store)
+    memory = args.memory * MEGABYTE if in_blocks else None
+    common = {"tol": args.tol, "memory_limit": memory, "random_state": 0}
+    started = time.perf_counter()
+    facts = {"task": args.task, "where": args.where, "store_megabytes": store.n_bytes / MEGABYTE}
+    if args.task == "search":
+        search = {"Cs": [args.C / 4, args.C], "cv": 2, "multi_class": "crammer_singer"}
+        model = LinearSVCCV(**search, **common).fit(store)
+        facts |= {"scores": model.scores_.tolist(), "C": model.C_}
+        facts["search_gap"] = float(model.search_gap_.max())
+    else:
+        model = LinearSVC(C=args.C, multi_class=args.task, **common).fit(store)
+        found = certify(model, store, tol=args.tol, memory_limit=memory)
+        facts |= {"certified_gap": found.relative_gap, "accuracy": model.score(store, store.y)}
+    facts |= {
+        "seconds": time.perf_counter() - started,
+        "passes": model.n_iter_,
+        "primal_objective": model.primal_objective_,
+        "dual_objective": model.dual_objective_,
+        "relative_gap": model.relative_gap_,
+        "data_megabytes": _status("VmData"),
+        "rss_peak_megabytes": _status("VmHWM"),
+    }
+    print(json.dumps(facts), flush=True)
 
 
 def _status(name: str) -> float:
@@ -178,6 +232,12 @@ def main() -> None:
     parser.add_argument("--checkpoint", type=Path)
     parser.add_argument("--kills", type=int, default=0, help="how often to kill it on the way")
     parser.add_argument("--lifetime", type=float, default=30.0, help="seconds to a kill, at most")
+    parser.add_argument("--everything", action="store_true", help="all formulations, and a search")
+    parser.add_argument("--classes", type=int, default=2)
+    parser.add_argument("--length", type=float, default=80.0, help="entries of a row, on average")
+    parser.add_argument("--data-limit", type=int, default=512, help="megabytes, with --everything")
+    parser.add_argument("--task", help=argparse.SUPPRESS)
+    parser.add_argument("--where", help=argparse.SUPPRESS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.kills and not args.checkpoint:
@@ -185,12 +245,18 @@ def main() -> None:
     if args.child:
         train(args)
         return
+    if args.task:
+        do_task(args)
+        return
     if not args.store.exists():
         started = time.perf_counter()
-        write(args.store, args.megabytes, args.features, args.block)
+        write(args)
         print(f"written in {time.perf_counter() - started:.0f} s", file=sys.stderr)
     # Each thread of a BLAS library and each malloc arena reserves address space it does not use.
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
+    if args.everything:
+        everything(args, environment)
+        return
     command = [sys.executable, __file__, "--child", *sys.argv[1:]]
     kill_at_random(command, environment, args)
     subprocess.run(command, env=environment, check=True)

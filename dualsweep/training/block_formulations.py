@@ -7,9 +7,10 @@ problem over all classes reads them once per pass, and keeps the dual variables 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from hashlib import sha256
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -130,11 +131,9 @@ class _InBlocks(Formulation):
 
     def start(self, p: int, dual_coef: Any) -> Any:
         """Return feasible dual variables near those of another model."""
-        columns = sp.csc_array(dual_coef)
-        parts = [
-            self.block_start(p, b, columns[:, self.rows.data.rows(b)]) for b in self.rows.numbers
-        ]
-        return self.kind.joined(parts, self.rows.data.blocks.starts)
+        starts = self.rows.data.blocks.starts
+        pieces = zip(self.rows.numbers, _column_blocks(dual_coef, starts), strict=True)
+        return self.kind.joined([self.block_start(p, b, piece) for b, piece in pieces], starts)
 
     def block_start(self, p: int, b: int, dual_coef: Any) -> Any:
         """Return those of block b."""
@@ -161,6 +160,20 @@ class _InBlocks(Formulation):
         """Return the model's signed dual variables, which results have been reduced to."""
         alphas = [result.alpha for result in results]
         return alphas[0] if len(alphas) == 1 else sp.vstack(alphas, format="csr")
+
+
+def _column_blocks(matrix: Any, starts: Any) -> Iterator[Any]:
+    """Yield the columns of a CSR matrix from one of the starts to the next, never all copied."""
+    if not matrix.has_sorted_indices:
+        matrix = matrix.sorted_indices()
+    ends = list(pairwise(matrix.indptr.tolist()))
+    cuts = [a + np.searchsorted(matrix.indices[a:b], starts) for a, b in ends]
+    for c, (first, last) in enumerate(pairwise(starts.tolist())):
+        chosen = [slice(cut[c], cut[c + 1]) for cut in cuts]
+        data = np.concatenate([matrix.data[part] for part in chosen])
+        indices = np.concatenate([matrix.indices[part] for part in chosen]) - first
+        indptr = np.cumsum([0, *(part.stop - part.start for part in chosen)])
+        yield sp.csr_array((data, indices, indptr), shape=(len(ends), last - first))
 
 
 class BlockPerClass(_InBlocks, PerClass):
