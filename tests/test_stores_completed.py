@@ -1,6 +1,7 @@
 """Stores where rows in memory were expected: written in chunks, predicted, searched, certified."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.metrics import f1_score
@@ -188,6 +189,15 @@ def test_rows_of_folds_of_blocks(store):
     splitter = ShuffleSplit(1, test_size=0.2, random_state=0)
     model = LinearSVCCV(Cs=[0.1], cv=splitter, memory_limit=limit(store), random_state=0).fit(store)
     assert model.scores_.shape == (1, 1)
+    # A store of another width, after a table with names.
+    wide = model.n_features_in_
+    table = pd.DataFrame(np.eye(20), columns=[f"x{j}" for j in range(20)])
+    model.set_params(cv=2).fit(table, np.arange(20) % 2)
+    assert model.n_features_in_ == 20
+    model.set_params(cv=splitter).fit(store)
+    assert model.n_features_in_ == wide == 300
+    assert not hasattr(model, "feature_names_in_")
+    assert model.predict(store).shape == (1500,)
 
 
 def test_class_weights_and_warm_starts_in_blocks(store, text):

@@ -20,7 +20,7 @@ TRAIN = {
     "--no-intercept.",
     "-R": "an intercept is regularised; a large --bias makes that negligible.",
     "-w": "weights of classes are --class-weight, for instance --class-weight 1=10,-1=2.",
-    "-v": "cross-validation is dualsweep cv DATA --folds 5, with --costs for one C.",
+    "-v": "cross-validation is dualsweep cv DATA --folds 5; --costs 1, is for C = 1 alone.",
     "-n": "threads are --n-jobs.",
     "-m": "threads are --n-jobs.",
     "-p": "regression is not trained by this command.",
@@ -30,7 +30,7 @@ PREDICT = {
     "-b": "probabilities are --probabilities DATA, calibrated on rows that the model was not "
     "trained on.",
 }
-OPTIONS = {"train": TRAIN, "cv": TRAIN, "compare": TRAIN, "predict": PREDICT}
+OPTIONS = {"predict": PREDICT} | dict.fromkeys(("train", "cv", "compare", "certify"), TRAIN)
 
 # Where LIBLINEAR has one more name after those that a command of ours takes.
 OUTPUT = {"train": "-o MODEL", "predict": "-o FILE"}

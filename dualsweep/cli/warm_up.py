@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
@@ -54,21 +57,25 @@ def warm_up(
     """
     chosen = [_parsed("--layouts", layouts, LAYOUTS), _parsed("--types", types, TYPES)]
     with Command(json, quiet) as command:
-        compiled: list[None] = []
-        told = [lambda: compiled.append(None)]
-        on_compilation.extend(told)
+        compiled = 0
+
+        def count() -> None:
+            nonlocal compiled
+            compiled += 1
+
+        on_compilation.append(count)
         started, cpu = perf_counter(), process_time()
         try:
-            for kind, fit in _steps(*chosen):
-                before = len(compiled)
-                fit()
-                command.tell(f"{kind}: {len(compiled) - before} kernels compiled")
+            for kind, need in _steps(*chosen):
+                before = compiled
+                need()
+                command.tell(f"{kind}: {compiled - before} kernels compiled")
         finally:
-            on_compilation.remove(told[0])
+            on_compilation.remove(count)
         command.show(
             "All kernels are there",
             {
-                "compiled": len(compiled),
+                "compiled": compiled,
                 "seconds": perf_counter() - started,
                 "processor_seconds": process_time() - cpu,
             },
@@ -82,41 +89,36 @@ def _parsed(option: str, text: str, known: dict[str, Any]) -> list[str]:
     return names
 
 
-def _steps(layouts: list[str], types: list[str]) -> Any:
-    """Yield what is compiled, and what to call for that."""
+def _steps(layouts: list[str], types: list[str]) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield what is compiled, and what needs that."""
     yield "reading text", _read_text
     rng = np.random.default_rng(0)
     X = rng.normal(size=(90, 6)) * 10.0 ** np.arange(-2, 4)  # badly scaled: momentum is of use
-    for layout in layouts:
-        for dtype in types:
-            rows = LAYOUTS[layout](X.astype(TYPES[dtype]))
-            for classes in (2, 3):
-                for method in FORMULATIONS if classes == 3 else ["ovr"]:
-                    what = f"{layout} {dtype}, {classes} classes, {method}"
-                    yield what, lambda r=rows, k=classes, m=method: _train(r, k, m)
+    for layout, dtype in product(layouts, types):
+        rows = LAYOUTS[layout](X.astype(TYPES[dtype]))
+        for method in FORMULATIONS:
+            yield f"{layout} {dtype}, {method}", partial(_train, rows, method)
 
 
-def _train(X: Any, n_classes: int, multi_class: str) -> None:
-    """Train by each solver, to tolerances with weights of either precision, and from the start."""
-    y = np.arange(X.shape[0]) % n_classes
+def _train(X: Any, multi_class: str) -> None:
+    """Train by each solver, with weights of either precision (see `tol`), and from a solution."""
+    y = np.arange(X.shape[0]) % 3
     runs = [("sweep", "auto", 1e-3), ("sweep", "auto", 1e-9), ("newton", "auto", 1e-6)]
-    runs += [("sweep", "shrinking", 1e-3)]
+    runs.append(("sweep", "shrinking", 1e-3))
     for loss in ("hinge", "squared_hinge") if multi_class == "ovr" else ("hinge",):
         for solver, schedule, tol in runs:
             settings = Settings(
-                loss=loss, multi_class=multi_class, solver=solver, schedule=schedule, tol=tol,
+                loss=loss,
+                multi_class=multi_class,
+                solver=solver,
+                schedule=schedule,
+                tol=tol,
                 max_iter=60,
-            )  # fmt: skip
-            with Context() as context, warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            )
+            with Context() as context:
                 data = TrainingSet(X, y, None, settings.bias, context)
                 before = train(data, settings, context)
-                more = Settings(C=2.0, **_other(settings))
-                train(data, more, context, before=before)
-
-
-def _other(settings: Settings) -> dict[str, Any]:
-    return {name: value for name, value in vars(settings).items() if name != "C"}
+                train(data, replace(settings, C=2.0), context, before=before)
 
 
 def _read_text() -> None:

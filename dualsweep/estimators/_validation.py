@@ -30,6 +30,7 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any,
     if isinstance(X, Blocks):
         y = check_store_labels(X, y)
         estimator.__dict__.pop("feature_names_in_", None)
+        estimator.n_features_in_ = X.shape[1]
     else:
         X, y = validate_data(
             estimator, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"

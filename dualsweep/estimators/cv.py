@@ -112,8 +112,8 @@ class LinearSVCCV(LinearModel):
         Seeds the order of visits; the folds are up to `cv`.
     verbose : int, default=0
         1 shows progress.
-    penalty : {"l2"}, default="l2"
-        Without effect, as `dual : bool or "auto", default="auto"`.
+    penalty, dual : str and bool or str, default="l2" and "auto"
+        Without effect.
 
     Attributes
     ----------
