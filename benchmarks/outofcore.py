@@ -10,8 +10,8 @@ checkpoint and the blocks of the store.
 
 With ``--everything`` a store of several classes is trained with each formulation, certified,
 predicted and searched for C, each by a child of its own under ``--data-limit`` (RLIMIT_DATA: all
-memory that it writes to, the interpreter's and the libraries' included); and once more in memory,
-without a limit, to compare the certificates:
+memory that it writes to, the interpreter's and the libraries' included). ``--compare`` does the same
+in memory, without a limit, for the certificates of both:
 
     python benchmarks/outofcore.py --everything --store /tmp/2gb.store --megabytes 2048 \\
         --classes 4 --length 250 --memory 220 --data-limit 512 --C 0.01 --tol 1e-2
@@ -111,9 +111,9 @@ def train(args: argparse.Namespace) -> None:
 
 
 def everything(args: argparse.Namespace, environment: dict[str, str]) -> None:
-    """Do each thing in a child of its own, under the limit; then train in memory, and compare."""
+    """Do each thing in a child of its own, under the limit, and if asked to in memory."""
     for task in ("ovr", "crammer_singer", "weston_watkins", "search"):
-        for where in ("blocks", "memory"):
+        for where in ("blocks", "memory") if args.compare else ("blocks",):
             command = [sys.executable, __file__, "--task", task, "--where", where, *sys.argv[1:]]
             subprocess.run(command, env=environment, check=True)
 
@@ -233,6 +233,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=0, help="how often to kill it on the way")
     parser.add_argument("--lifetime", type=float, default=30.0, help="seconds to a kill, at most")
     parser.add_argument("--everything", action="store_true", help="all formulations, and a search")
+    parser.add_argument("--compare", action="store_true", help="with the same in memory")
     parser.add_argument("--classes", type=int, default=2)
     parser.add_argument("--length", type=float, default=80.0, help="entries of a row, on average")
     parser.add_argument("--data-limit", type=int, default=512, help="megabytes, with --everything")

@@ -174,8 +174,9 @@ def test_a_search_over_all_classes_at_once(store, text, method):
     X, y = text
     three = y + (X[:, :20].sum(axis=1) > 0.2)
     options = {"Cs": [0.01, 0.1], "cv": KFold(2), "multi_class": method, "random_state": 0}
-    model = LinearSVCCV(memory_limit=300_000, **options).fit(store, three)
-    whole = LinearSVCCV(**options).fit(X, three)
+    weight = np.random.default_rng(0).integers(0, 3, 1500)
+    model = LinearSVCCV(memory_limit=300_000, **options).fit(store, three, sample_weight=weight)
+    whole = LinearSVCCV(**options).fit(X, three, sample_weight=weight)
     np.testing.assert_allclose(model.scores_, whole.scores_, atol=0.03)
     assert model.relative_gap_ <= 1e-3
     assert model.dual_objective_ <= whole.primal_objective_
