@@ -10,8 +10,8 @@ checkpoint and the blocks of the store.
 
 With ``--everything`` a store of several classes is trained with each formulation, certified,
 predicted and searched for C, each by a child of its own under ``--data-limit`` (RLIMIT_DATA: all
-memory that it writes to, the interpreter's and the libraries' included). ``--compare`` does the same
-in memory, without a limit, for the certificates of both:
+memory that it writes to, the interpreter's and the libraries' included). ``--compare`` does the
+same in memory, without a limit, for the certificates of both:
 
     python benchmarks/outofcore.py --everything --store /tmp/2gb.store --megabytes 2048 \\
         --classes 4 --length 250 --memory 220 --data-limit 512 --C 0.01 --tol 1e-2
