@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 from ..problems.result import relative
 from ..solvers.blocks import Blocks
 from ..solvers.run import ROUNDING, primal_and_gap_of
-from ..training import Context, Fitted, load_if_it_fits, train, training_data
+from ..training import Context, load_if_it_fits, train, training_data
+from ..training.formulations import Formulation
 from ._choices import REGISTRIES
 from ._validation import check_store_labels, check_weights
 from .svc import LinearSVC
@@ -125,19 +126,23 @@ def certify(
                 f"{_some(data.classes)}."
             )
         duals = getattr(model, "dual_coef_", None)
-        # The certificate of its own dual variables, or of none.
+        # The certificate of its own dual variables, or of none. What was found is large, and let go
+        # of as soon as what it proves is known.
         found = train(data, replace(settings, max_iter=0), context, duals=duals)
-        primals = _primals(found, weights)
+        formulation, n_iter = found.formulation, found.n_iter
         lower = np.array([result.dual for result in found.results])
+        del found
+        primals = _primals(formulation, weights)
         if not (primals - lower <= tol * primals).all():
             found = train(data, settings, context, duals=duals)
+            n_iter = found.n_iter
             lower = np.maximum(lower, [result.dual for result in found.results])
     gaps = np.maximum(primals - lower, ROUNDING * primals)
     return Certificate(
         primal=float(primals.sum()),
         dual=float((primals - gaps).sum()),
         relative_gap=max(map(relative, gaps.tolist(), primals.tolist())),
-        n_iter=found.n_iter,
+        n_iter=n_iter,
     )
 
 
@@ -155,12 +160,12 @@ def _checked(model: Any, X: Any, y: Any) -> tuple[Any, Any]:
     return check_X_y(X, y, **options)
 
 
-def _primals(found: Fitted, weights: Any) -> Any:
+def _primals(formulation: Formulation, weights: Any) -> Any:
     """Return the objectives of the problems at these rows of weights."""
     primals = []
-    for p in range(len(found.results)):
-        problem = found.formulation.problem(p)
-        w, members = found.formulation.problem_weights(p, weights), problem.candidates
+    for p in range(len(formulation.names)):
+        problem = formulation.problem(p)
+        w, members = formulation.problem_weights(p, weights), problem.candidates
         alpha, slack = problem.zero_alpha(), problem.slack_at_zero()
         primal, _ = primal_and_gap_of(problem, members, alpha, w, slack)
         primals.append(primal)

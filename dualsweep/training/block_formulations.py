@@ -157,8 +157,13 @@ class _InBlocks(Formulation):
         return Start(self.start(p, scale * before.dual_coef))
 
     def dual_coef(self, results: list[Result]) -> Any:
-        """Return the model's signed dual variables, which results have been reduced to."""
+        """Return the model's signed dual variables, which results have been reduced to.
+
+        They give theirs up: of many rows, dual variables of all classes are large.
+        """
         alphas = [result.alpha for result in results]
+        for result in results:
+            result.alpha = None
         return alphas[0] if len(alphas) == 1 else sp.vstack(alphas, format="csr")
 
 
