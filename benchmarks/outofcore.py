@@ -13,8 +13,8 @@ predicted and searched for C, each by a child of its own under ``--data-limit`` 
 memory that it writes to, the interpreter's and the libraries' included). ``--compare`` does the
 same in memory, without a limit, for the certificates of both:
 
-    python benchmarks/outofcore.py --everything --store /tmp/2gb.store --megabytes 2048 \\
-        --classes 4 --length 250 --memory 220 --data-limit 512 --C 0.01 --tol 1e-2
+    python benchmarks/outofcore.py --everything --store folder/2GB --megabytes 2048 \\
+        --classes 4 --length 250 --memory 160 --block 8 --data-limit 512 --C 0.01 --tol 1e-2
 """
 
 from __future__ import annotations
