@@ -10,6 +10,7 @@ import numpy as np
 from ..problems.result import Known, Progress, Result
 from .blocks import BlockProblem, BlockSweeper, Saving
 from .newton import newton
+from .parts import PartsProblem, PartsSweeper
 from .policy import Policy
 from .run import Estimate, Problem, Run
 from .schedules import SCHEDULES
@@ -94,18 +95,20 @@ def solve(
         stop=stop,
         watch=watch,
     )
-    in_blocks = isinstance(problem, BlockProblem)
+    in_memory = not isinstance(problem, BlockProblem | PartsProblem)
     policy = Policy(
         problem,
-        solver="sweep" if in_blocks else solver,
+        solver=solver if in_memory else "sweep",
         tol=tol,
         max_iter=max_iter,
-        momentum=SCHEDULES[schedule].momentum and not in_blocks,
+        momentum=SCHEDULES[schedule].momentum and in_memory,
         before=start.before,
     )
 
     def new_sweeper() -> Sweeper:
-        return (BlockSweeper if in_blocks else MemorySweeper)(run, schedule, seed)
+        if isinstance(problem, PartsProblem):
+            return PartsSweeper(run)
+        return (MemorySweeper if in_memory else BlockSweeper)(run, schedule, seed)
 
     sweeper = new_sweeper()
     if saving is not None:

@@ -154,7 +154,7 @@ def _fitted(formulation: Formulation | BlockFormulation, results: list[Result]) 
         intercept=attributes["intercept_"],
         n_features_in=attributes["coef_"].shape[1],
         dual_coef=dual_coef,
-        support=np.flatnonzero(np.bincount(dual_coef.indices)),
+        support=formulation.support(dual_coef),
         primal_objective=primal,
         dual_objective=primal - gap,
         dual_gap=gap,
