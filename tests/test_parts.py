@@ -173,11 +173,10 @@ def test_what_was_kept_is_not_what_goes_on(text):
 
 
 def test_rounds_on_rows_at_random():
-    """Four parts of rows at random take 30 rounds or so, which says that multipliers work."""
+    """Four parts take 13 rounds; without multipliers, that is with rho = 4, more than 100."""
     X, y = make_text_like(8000, 4000, mean_length=30, dtype=np.float64, random_state=0)
     y = np.where(y == y.max(), 1.0, -1.0)
-    for loss, most in (("squared_hinge", 30), ("hinge", 60)):
-        parts = Here(binary_parts(X, y, np.ones(len(y)), loss, (2000,) * 4))
-        result = solve(PartsProblem(parts, parts.problems[0], float(len(y))))
-        assert result.converged
-        assert parts.n_rounds <= most
+    parts = Here(binary_parts(X, y, np.ones(len(y)), "squared_hinge", (2000,) * 4))
+    result = solve(PartsProblem(parts, parts.problems[0], float(len(y))))
+    assert result.converged
+    assert parts.n_rounds <= 20

@@ -50,7 +50,7 @@ class Cluster:
         self.futures = [
             tuple(None if part is None else next(coming) for part in parts) for parts in lazy
         ]
-        self.described = self._results(
+        self.described = client.gather(
             [
                 client.submit(describe, *parts, key=f"dualsweep-describe-{self.token}-{k}")
                 for k, parts in enumerate(self.futures)
@@ -118,14 +118,6 @@ class Cluster:
 
     def _result(self, future: Future, homes: dict[int, str]) -> Any:
         """Return what a task returns; WorkerLostError if it cannot, for want of a worker."""
-        self._settled(future, homes)
-        try:
-            return future.result(timeout=PATIENCE)
-        except Exception as error:  # its worker was lost before it handed it over
-            raise WorkerLostError from error
-
-    def _settled(self, future: Future, homes: dict[int, str]) -> None:
-        """Wait until a task is done; raise what it raised, or WorkerLostError."""
         while True:
             try:
                 wait(future, timeout=LOOK_AFTER)
@@ -140,6 +132,10 @@ class Cluster:
             raise error
         if future.status != "finished":  # cancelled: what it was sent went with a worker
             raise WorkerLostError
+        try:
+            return future.result(timeout=PATIENCE)
+        except Exception as error:  # its worker was lost before it handed it over
+            raise WorkerLostError from error
 
     def _all_there(self, homes: dict[int, str]) -> bool:
         return set(homes.values()) <= set(self.client.nthreads())
@@ -191,32 +187,25 @@ class Cluster:
             except TimeoutError:
                 continue
 
-    def _results(self, futures: list[Future]) -> list[Any]:
-        """Return what tasks on the partitions return, before it matters where they are."""
-        return self.client.gather(futures)
+    def duals(self, recipe: Recipe, p: int, which: str, born: dict[int, str]) -> list[Future]:
+        """Return the p-th problem's signed dual variables of the partitions with rows, as futures.
 
-    def duals(self, recipe: Recipe, kept: tuple[str, ...]) -> list[Any]:
-        """Return the signed dual variables of each partition that has rows, on the workers."""
-        made = [
+        They let go of the dual variables. Wherever those are lost, computing them ends in an error.
+        """
+        return [
             self.client.submit(
                 signed_duals,
                 recipe,
-                kept,
+                p,
+                which,
+                born.get(k),
                 *self._partition(k),
-                key=f"dualsweep-duals-{self.token}-{k}",
+                key=f"dualsweep-duals-{self.token}-{p}-{k}",
                 workers=[self.homes[k]],
+                allow_other_workers=True,
             )
             for k in self.used
         ]
-        try:
-            for future in made:
-                self._settled(future, self.homes)
-        except WorkerLostError as error:
-            raise RuntimeError(
-                "A worker was lost, and with it dual variables of the model that training had just "
-                "ended with. Fit again."
-            ) from error
-        return made
 
 
 class ClusterParts:

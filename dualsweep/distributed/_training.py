@@ -108,17 +108,24 @@ class ClusterFormulation(Formulation):
         if hasattr(self.like, "fill_in"):
             self.like.fill_in(results, self.costs)
 
+    def finished(self, p: int, result: Result) -> Result:
+        """Keep the dual variables on the workers, with signs."""
+        duals = result.alpha
+        born = {} if duals.problem.outdated else duals.problem.parts.born
+        result.alpha = self.cluster.duals(self.recipe, p, duals.which, born)
+        return result
+
     def dual_coef(self, results: list[Result]) -> Any:
         """Return the model's signed dual variables, in the partitions of X."""
-        made = self.cluster.duals(self.recipe, tuple(result.alpha.which for result in results))
+        stack = dask.delayed(sp.vstack)
         blocks = [
             da.from_delayed(
-                dask.delayed(future),
+                stack([result.alpha[t] for result in results], format="csr"),
                 (self.n_weight_rows, int(self.cluster.n_rows[k])),
                 float,
                 meta=sp.csr_array((0, 0)),
             )
-            for k, future in zip(self.cluster.used, made, strict=True)
+            for t, k in enumerate(self.cluster.used)
         ]
         return da.concatenate(blocks, axis=1)
 

@@ -16,7 +16,7 @@ from ..rows.dense import passes_over
 from ..rows.layouts import as_rows
 from ..solvers.parts import Part
 from ..training.data import check_finite
-from ..training.formulations import FORMULATIONS, Formulation
+from ..training.formulations import FORMULATIONS, Formulation, PerClass
 from ..training.settings import Settings
 
 __all__ = ["Partition", "Recipe", "add", "answer", "as_block", "describe", "forget", "signed_duals"]
@@ -111,8 +111,10 @@ def add(*answers: tuple[Any, Any, dict[int, str]]) -> tuple[Any, Any, dict[int, 
     return weights, numbers, born
 
 
-def signed_duals(recipe: Recipe, kept: tuple[str, ...], *partition: Any) -> Any:
-    """Return the model's signed dual variables of a partition's rows, CSR, one row per weights.
+def signed_duals(recipe: Recipe, p: int, which: str, born: str | None, *partition: Any) -> Any:
+    """Return the p-th problem's signed dual variables of a partition's rows, and let go of them.
+
+    CSR, one row for a binary problem, else one for each row of the model's weights.
 
     Raises
     ------
@@ -121,17 +123,16 @@ def signed_duals(recipe: Recipe, kept: tuple[str, ...], *partition: Any) -> Any:
     """
     here = Partition(*partition)
     shard = _shards.get((recipe.token, here.number))
-    if shard is None:
+    if shard is None or shard.born != born or p not in shard.parts:
         raise RuntimeError(
-            f"The dual variables of partition {here.number} were lost with the worker that had "
-            "them. Fit again to have them; the model itself is not affected."
+            "A worker was lost, and with it dual variables of the model. Fit again to have them; "
+            "the model itself and its certificate stand."
         )
     formulation = shard.formulation(recipe, here.X)
-    points = [
-        SimpleNamespace(alpha=shard.parts[p].duals(formulation.problem(p), which))
-        for p, which in enumerate(kept)
-    ]
-    return sp.csr_array(formulation.dual_coef(points))
+    alpha = shard.parts.pop(p).duals(formulation.problem(p), which)
+    if isinstance(formulation, PerClass):
+        return sp.csr_array((alpha * formulation.labels(p, shard.codes))[None, :])
+    return sp.csr_array(formulation.dual_coef([SimpleNamespace(alpha=alpha)]))
 
 
 def forget(token: str) -> None:
