@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from threading import RLock
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
 from distributed import Client, Future, wait
+from distributed.comm import CommClosedError
 from distributed.scheduler import KilledWorker
 
 from ._data import Lazy
@@ -42,12 +44,12 @@ class Cluster:
 
     def __init__(self, client: Client, lazy: list[Lazy]) -> None:
         self.client, self.token = client, uuid4().hex[:12]
-        self.losses = 0
-        self.n_asked = 0
+        self.losses = self.n_asked = 0
+        self.made: list[Any] = []  # dual variables of problems that are solved
         self._lock = RLock()
         wanted = [part for parts in lazy for part in parts if part is not None]
         coming = iter(client.compute(wanted))
-        self.futures = [
+        self.futures: list[tuple[Any, ...]] = [
             tuple(None if part is None else next(coming) for part in parts) for parts in lazy
         ]
         self.described = client.gather(
@@ -66,6 +68,8 @@ class Cluster:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        with suppress(TimeoutError):
+            wait(self.made, timeout=PATIENCE)
         for home in set(self.homes.values()):
             self.client.submit(
                 forget, self.token, workers=[home], key=f"dualsweep-forget-{uuid4().hex}"
@@ -81,7 +85,7 @@ class Cluster:
             losses = self.losses
             try:
                 return self._ask(recipe, p, name, w, how)
-            except WorkerLostError as error:
+            except (WorkerLostError, CommClosedError) as error:
                 self._recover(losses, error)
 
     def _ask(self, recipe: Recipe, p: int, name: str, w: Any, how: dict[str, Any]) -> Any:
@@ -151,6 +155,7 @@ class Cluster:
                     f"Training gave up: workers were lost {self.losses} times. They may need more "
                     "memory, or smaller partitions."
                 ) from error
+            sleep(LOOK_AFTER)  # until the scheduler knows
             self._find()
 
     def _find(self) -> None:
@@ -187,12 +192,12 @@ class Cluster:
             except TimeoutError:
                 continue
 
-    def duals(self, recipe: Recipe, p: int, which: str, born: dict[int, str]) -> list[Future]:
+    def duals(self, recipe: Recipe, p: int, which: str, born: dict[int, str]) -> list[Any]:
         """Return the p-th problem's signed dual variables of the partitions with rows, as futures.
 
         They let go of the dual variables. Wherever those are lost, computing them ends in an error.
         """
-        return [
+        made = [
             self.client.submit(
                 signed_duals,
                 recipe,
@@ -206,6 +211,8 @@ class Cluster:
             )
             for k in self.used
         ]
+        self.made += made
+        return made
 
 
 class ClusterParts:

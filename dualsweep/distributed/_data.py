@@ -31,9 +31,9 @@ def partitions(X: Any, y: Any, sample_weight: Any) -> list[Lazy]:
     rows, sizes, own = _rows(X)
     if not rows:
         raise ValueError("X has no partitions: there is nothing to learn from.")
-    if y is None and own is None:
-        raise ValueError("y is missing: only stores and pairs of rows and labels have their own.")
     labels = own if y is None else _columns(y, "y", len(rows), sizes)
+    if labels is None:
+        raise ValueError("y is missing: only stores and pairs of rows and labels have their own.")
     weights: list[Any] = [None] * len(rows)
     if sample_weight is not None:
         weights = _columns(sample_weight, "sample_weight", len(rows), sizes)

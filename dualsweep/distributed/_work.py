@@ -132,7 +132,8 @@ def signed_duals(recipe: Recipe, p: int, which: str, born: str | None, *partitio
     alpha = shard.parts.pop(p).duals(formulation.problem(p), which)
     if isinstance(formulation, PerClass):
         return sp.csr_array((alpha * formulation.labels(p, shard.codes))[None, :])
-    return sp.csr_array(formulation.dual_coef([SimpleNamespace(alpha=alpha)]))
+    found: Any = SimpleNamespace(alpha=alpha)
+    return sp.csr_array(formulation.dual_coef([found]))
 
 
 def forget(token: str) -> None:

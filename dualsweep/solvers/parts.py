@@ -35,10 +35,10 @@ __all__ = ["Part", "Parts", "PartsProblem", "PartsSweeper"]
 
 LOCAL_SWEEPS = 3  # of a part in a round
 
-# rho is halved where ROUNDS rounds leave more than SLOW of the gap, down to LEAST_RHO; powers of two
-# scale dual variables without rounding. Rounds for hinge and squared hinge, four parts, C = 1, with
-# 0.5 throughout, with this, and down to 1/64: 252 and 145, 186 and 54, over 400 and 100 on digits
-# (0 against the rest), over 400 and 13, 220 and 13, over 400 and 13 on 8,000 rows of generated text.
+# rho is halved where ROUNDS rounds leave more than SLOW of the gap, down to LEAST_RHO; powers of
+# two scale dual variables without rounding. Rounds for hinge and squared hinge, C = 1, four parts,
+# with 0.5 throughout, with this, and down to 1/64: 252 and 145, 186 and 54, over 400 and 100 on
+# digits (0 against the rest); over 400 and 13, 220 and 13, over 400 and 13 on generated text.
 FIRST_RHO, LEAST_RHO = 0.5, 0.125
 ROUNDS, SLOW = 8, 0.5
 RELAX = 1.6  # over-relaxation, as usual
