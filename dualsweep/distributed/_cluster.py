@@ -19,6 +19,7 @@ from ._work import Partition, Recipe, add, answer, describe, forget, signed_dual
 __all__ = ["Cluster", "ClusterParts"]
 
 FAN_IN = 8  # answers that are added up at once
+SMALL = 1 << 16  # bytes of weights that are sent along with each question
 
 LOOK_AFTER = 1.0  # seconds to wait for answers before asking whether all workers are there
 
@@ -61,7 +62,10 @@ class Cluster:
         self.n_rows = np.array([known.n_rows for known in self.described])
         self.firsts = np.cumsum(self.n_rows) - self.n_rows
         self.used = [k for k, n in enumerate(self.n_rows.tolist()) if n]
-        self.homes: dict[int, str] = {}
+        self.homes: dict[int, str] = {}  # the workers of the partitions with rows
+        self.groups: list[
+            tuple[str, list[int]]
+        ] = []  # partitions that are asked together, and where
         self._find()
 
     def __enter__(self) -> Cluster:
@@ -92,10 +96,12 @@ class Cluster:
         with self._lock:
             self.n_asked += 1
             asked = f"{self.token}-{self.n_asked}"
-            homes = dict(self.homes)
+            groups = list(self.groups)
         client = self.client
-        sent = None if w is None else client.scatter(w, hash=False, direct=True)
-        answers = [
+        sent = w
+        if w is not None and w.nbytes > SMALL:
+            sent = client.scatter(w, hash=False, direct=True)
+        futures = [
             client.submit(
                 answer,
                 recipe,
@@ -103,24 +109,24 @@ class Cluster:
                 name,
                 sent,
                 how,
-                *self._partition(k),
-                key=f"dualsweep-{name}-{asked}-{k}",
-                workers=[homes[k]],
+                *[self._partition(k) for k in numbers],
+                key=f"dualsweep-{name}-{asked}-{t}",
+                workers=[home],
             )
-            for k in self.used
+            for t, (home, numbers) in enumerate(groups)
         ]
         level = 0
-        while len(answers) > 1 or not level:
-            answers = [
-                client.submit(
-                    add, *answers[t : t + FAN_IN], key=f"dualsweep-add-{asked}-{level}-{t}"
-                )
-                for t in range(0, len(answers), FAN_IN)
-            ]
+        while len(futures) > 1:
             level += 1
-        return self._result(answers[0], homes)
+            futures = [
+                client.submit(
+                    add, *futures[t : t + FAN_IN], key=f"dualsweep-add-{asked}-{level}-{t}"
+                )
+                for t in range(0, len(futures), FAN_IN)
+            ]
+        return self._result(futures[0], {home for home, _ in groups})
 
-    def _result(self, future: Future, homes: dict[int, str]) -> Any:
+    def _result(self, future: Future, homes: set[str]) -> Any:
         """Return what a task returns; WorkerLostError if it cannot, for want of a worker."""
         while True:
             try:
@@ -141,8 +147,8 @@ class Cluster:
         except Exception as error:  # its worker was lost before it handed it over
             raise WorkerLostError from error
 
-    def _all_there(self, homes: dict[int, str]) -> bool:
-        return set(homes.values()) <= set(self.client.nthreads())
+    def _all_there(self, homes: set[str]) -> bool:
+        return homes <= set(self.client.nthreads())
 
     def _recover(self, losses: int, error: BaseException) -> None:
         """Find the partitions again, which Dask computes again where they were lost."""
@@ -179,6 +185,11 @@ class Cluster:
                 there = self.client.nthreads()
                 if all(home[0] in there for home in found.values()):
                     self.homes = {k: home[0] for k, home in found.items()}
+                    self.groups = [
+                        (home, numbers)
+                        for home in sorted(set(self.homes.values()))
+                        for numbers in self._shares(home, there[home])
+                    ]
                     return
             if done > n_done:
                 since, n_done = monotonic(), done
@@ -191,6 +202,11 @@ class Cluster:
                 wait(futures, timeout=LOOK_AFTER / 5)
             except TimeoutError:
                 continue
+
+    def _shares(self, home: str, n_threads: int) -> list[list[int]]:
+        """Divide the partitions of a worker among its threads."""
+        numbers = [k for k in self.used if self.homes[k] == home]
+        return [numbers[t::n_threads] for t in range(min(n_threads, len(numbers)))]
 
     def duals(self, recipe: Recipe, p: int, which: str, born: dict[int, str]) -> list[Any]:
         """Return the p-th problem's signed dual variables of the partitions with rows, as futures.

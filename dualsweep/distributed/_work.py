@@ -69,19 +69,26 @@ class _Shard:
         )
 
 
+Answer = tuple[Any, Any, dict[int, str]]
+
 _shards: dict[tuple[str, int], _Shard] = {}
 _lock = Lock()
 
 
 def answer(
-    recipe: Recipe, p: int, name: str, w: Any, how: dict[str, Any], *partition: Any
-) -> tuple[Any, Any, dict[int, str]]:
-    """Let the partition's part of the p-th problem do something; see `dualsweep.solvers.Part`.
+    recipe: Recipe, p: int, name: str, w: Any, how: dict[str, Any], *partitions: tuple[Any, ...]
+) -> Answer:
+    """Let partitions' parts of the p-th problem do something; see `dualsweep.solvers.parts.Part`.
 
-    The third answer says which dual variables it was done with. They differ from those of the
-    answer before if the worker was lost meanwhile, and so were its dual variables.
+    Returns the sums of their answers, and which dual variables they were done with. Those of a
+    partition differ from the answer before if the worker was lost meanwhile, and they with it.
     """
-    here = Partition(*partition)
+    return add(*(_answer(recipe, p, name, w, how, Partition(*here)) for here in partitions))
+
+
+def _answer(
+    recipe: Recipe, p: int, name: str, w: Any, how: dict[str, Any], here: Partition
+) -> Answer:
     key = (recipe.token, here.number)
     with _lock:
         if key not in _shards:
@@ -96,18 +103,13 @@ def answer(
     return weights, numbers, {here.number: shard.born}
 
 
-def add(*answers: tuple[Any, Any, dict[int, str]]) -> tuple[Any, Any, dict[int, str]]:
+def add(*answers: Answer) -> Answer:
     """Return the sums of answers."""
     weights, numbers, born = answers[0]
-    weights = None if weights is None else weights.copy("K")
-    numbers = None if numbers is None else numbers.copy()
-    born = dict(born)
     for more, others, births in answers[1:]:
-        if weights is not None:
-            weights += more
-        if numbers is not None:
-            numbers += others
-        born |= births
+        weights = None if weights is None else weights + more
+        numbers = None if numbers is None else numbers + others
+        born = born | births
     return weights, numbers, born
 
 

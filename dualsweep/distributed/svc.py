@@ -39,10 +39,10 @@ class LinearSVC(InMemory):
     max_iter : int, default=1000
         Rounds to give up after, per binary problem.
     n_jobs : int, default=4
-        Classes of one-versus-rest that are trained side by side. The result does not depend on it.
+        Classes of one-versus-rest that are trained side by side.
     random_state, verbose
-        As in `dualsweep.LinearSVC`. The same integer gives bitwise the same model for the same
-        partitions, as long as no worker is lost.
+        As in `dualsweep.LinearSVC`. The same integer gives bitwise the same model if the same
+        partitions are on the same workers and none is lost.
     client : distributed.Client, default=None
         The client of the cluster to train on; None means the current one.
 
