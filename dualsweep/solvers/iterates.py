@@ -27,10 +27,11 @@ from .run import Run
 
 __all__ = ["Iterate", "first_iterate"]
 
-# Outer iterations of the hinge loss: rho starts at FIRST_RHO / C and is divided by RHO_FACTOR each
-# time; an inner problem counts as solved when its gap is INNER_GAP of the whole gap. Steps to a gap
-# of 1e-6: 27, 34 and 49 on covtype at C = 1, 100 and 1000, 145 on w8a at C = 100 (with 5 and 0.03
-# instead: 23, 41, 48 and 187).
+# Outer iterations of losses without a diagonal: rho starts at FIRST_RHO / C, times the size of a
+# target (1 for classes), and is divided by RHO_FACTOR each time; an inner problem counts as solved
+# when its gap is INNER_GAP of the whole gap. Steps of the hinge loss to 1e-6: 27, 34 and 49
+# on covtype at C = 1, 100 and 1000, 145 on w8a at C = 100 (with 5 and 0.03 instead: 23, 41, 48 and
+# 187).
 FIRST_RHO = 10.0
 FIRST_RHO_MULTICLASS = 0.5  # letter, C = 10: 40 steps to 1e-3 instead of 47, in 4/5 of the time
 RHO_FACTOR = 3.0
@@ -203,7 +204,8 @@ class _Binary(Iterate):
         self.target = problem.slack_at_zero()
         self.scale = np.empty(len(self.y))  # by how much b changes with its slack
         super().__init__(run, problem)
-        self.rho = 0.0 if self.loss.diag > 0 else FIRST_RHO / float(self.cost.mean())
+        first_rho = FIRST_RHO * problem.scale / float(self.cost.mean())
+        self.rho = 0.0 if self.loss.diag > 0 else first_rho
         # The Gram matrix of some rows, which they are, and their factors but for rho.
         self.gram: Any = None
         self.summed = np.zeros(len(self.y), bool)
