@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
-from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
-from sklearn.base import BaseEstimator, _fit_context
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.base import _fit_context
 from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
-from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils._param_validation import StrOptions
 
-from ..training import (
-    BlockSet,
-    Context,
-    Settings,
-    draw_seed,
-    load_if_it_fits,
-    train,
-    training_data,
-)
-from ..training.verdict import shortfall
-from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, FitCallbacks, with_callbacks
+from ._callbacks import with_callbacks
 from ._choices import CONSTRAINTS, with_choices
-from ._validation import check_data
+from ._linear import CertifiedModel
 
 __all__ = ["LinearSVC"]
 
 
 @with_choices
-class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
+class LinearSVC(LinearClassifierMixin, SparseCoefMixin, CertifiedModel):
     """Linear support vector classification with a certificate.
 
     For two classes, with labels y_i in {-1, +1} and ``C_i = C * sample_weight_i *
@@ -171,23 +155,10 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
     """
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
-        "C": [Interval(Real, 0, None, closed="neither")],
-        **CONSTRAINTS,
-        "fit_intercept": ["boolean"],
-        "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 0, None, closed="left")],
-        "max_time": [Interval(Real, 0, None, closed="neither"), None],
+        **CertifiedModel._parameter_constraints,
+        "loss": CONSTRAINTS["loss"],
+        "multi_class": CONSTRAINTS["multi_class"],
         "class_weight": [StrOptions({"balanced"}), dict, None],
-        "warm_start": ["boolean"],
-        "memory_limit": [Interval(Integral, 1, None, closed="left"), None],
-        "n_jobs": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(Integral, None, -1, closed="right"),
-            None,
-        ],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -259,61 +230,8 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         ConvergenceWarning
             If the relative gap is still above `tol`; the message says by how much.
         """
-        X, y = load_if_it_fits(X, y, self.memory_limit)
-        X, y, sample_weight = check_data(self, X, y, sample_weight)
-        settings, callbacks = self._settings(), FitCallbacks(self, X, y)
-        with self._context(watcher=callbacks) as context:
-            data = training_data(X, y, sample_weight, settings, context, checkpoint)
-            fitted = train(data, settings, context, duals=self._duals(data))
-            self.__dict__.update(fitted.attributes())
-        self._warn(stacklevel=4 if HAS_CALLBACKS else 3)
+        self._train(X, y, sample_weight, checkpoint)
         return self
-
-    def _settings(self) -> Settings:
-        """Return what is to be trained; draws from `random_state`."""
-        integer = isinstance(self.random_state, Integral)
-        return Settings(
-            C=float(self.C),
-            loss=self.loss,
-            multi_class=self.multi_class,
-            solver=self.solver,
-            schedule=self.schedule,
-            fit_intercept=self.fit_intercept,
-            intercept_scaling=self.intercept_scaling,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            max_time=self.max_time,
-            class_weight=self.class_weight,
-            memory_limit=self.memory_limit,
-            seed=draw_seed(check_random_state(self.random_state)),
-            random_state=int(self.random_state) if integer else None,
-        )
-
-    def _context(self, **more: Any) -> Context:
-        """Return where it is trained."""
-        return Context(n_jobs=self.n_jobs, verbose=bool(self.verbose), tol=self.tol, **more)
-
-    def _duals(self, data: Any) -> Any:
-        """Return the dual variables to start from, or None for a cold start."""
-        if not self.warm_start or not hasattr(self, "dual_coef_"):
-            return None
-        if isinstance(data, BlockSet):
-            raise ValueError(
-                "Block by block there is no warm start. Set warm_start=False, or pass a checkpoint."
-            )
-        return self.dual_coef_ if np.array_equal(self.classes_, data.classes) else None
-
-    def _warn(self, stacklevel: int) -> None:
-        """Warn if the model has not converged."""
-        if not self.converged_:
-            warnings.warn(self._shortfall(), ConvergenceWarning, stacklevel=stacklevel + 1)
-
-    def _shortfall(self) -> str:
-        limits = "max_iter" if self.max_time is None else "max_iter, max_time"
-        advice = f"Raise {limits} or tol, or scale the features"
-        if self.relative_gap_ <= 1e-15:
-            advice = "float64 cannot prove less: raise tol"
-        return f"LinearSVC stopped at {shortfall(self)}. {advice}."
 
     def to_sklearn(self) -> Any:
         """Return a fitted `sklearn.svm.LinearSVC` with the same predictions.
@@ -332,19 +250,7 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         """
         from sklearn.svm import LinearSVC as SklearnLinearSVC
 
-        check_is_fitted(self)
         shared = ("C", "fit_intercept", "intercept_scaling", "class_weight", "random_state")
         loss = "hinge" if self.loss == "hinge" else "squared_hinge"
         multi_class = "ovr" if self.multi_class == "ovr" else "crammer_singer"
-        parameters = {name: getattr(self, name) for name in shared}
-        model = SklearnLinearSVC(loss=loss, multi_class=multi_class, **parameters)
-        fitted = ("coef_", "intercept_", "classes_", "n_iter_", "n_features_in_")
-        for name in (*fitted, "feature_names_in_"):
-            if hasattr(self, name):
-                setattr(model, name, getattr(self, name))
-        return model
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+        return self._as(SklearnLinearSVC, shared, loss=loss, multi_class=multi_class)

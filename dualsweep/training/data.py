@@ -41,17 +41,21 @@ class TrainingSet:
         if X.shape[1] == 0:
             raise ValueError("There are no features to learn from.")
         self.y, self.weight, self.bias = y, weight, bias
-        self.classes, self.codes = encode_labels(y, weight)
+        self.understand()
         self.passes = passes_over(as_rows(X, bias), context.workers)
         self.sqnorm = self.passes.sqnorms()
         context.deliver()
         check_finite(self.sqnorm)
 
+    def understand(self) -> None:
+        """Find the classes among the labels."""
+        self.classes, self.codes = encode_labels(self.y, self.weight)
+
     def part(self, times: Any, workers: Workers) -> TrainingSet:
         """Return the set in which row i occurs ``times[i]`` times."""
         part = copy(self)
         part.weight = times.astype(np.float64) if self.weight is None else times * self.weight
-        part.classes, part.codes = encode_labels(part.y, part.weight)
+        part.understand()
         part.passes = self.passes.shared(workers)
         return part
 

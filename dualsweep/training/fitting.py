@@ -12,7 +12,7 @@ import numpy as np
 from ..problems.result import Progress, Result
 from ..solvers.path import start_from
 from ..solvers.solve import Start, solve
-from .blocks import BlockFormulation, BlockSet
+from .blocks import BlockSet
 from .context import Context
 from .data import TrainingSet
 from .formulations import Formulation
@@ -31,7 +31,7 @@ LEAST_EPOCHS = 3
 class Fitted:
     """What comes of a training; see the attributes of `LinearSVC` for what it means."""
 
-    formulation: Formulation | BlockFormulation
+    formulation: Formulation
     results: list[Result]  # of the problems
     classes: Any
     coef: Any
@@ -48,9 +48,9 @@ class Fitted:
     history: Any
 
     def attributes(self) -> dict[str, Any]:
-        """Return the attributes of an estimator, by name."""
-        names = [field.name for field in fields(self)[2:]]
-        return {f"{name}_": getattr(self, name) for name in names}
+        """Return the attributes of an estimator, by name; of regression, without classes."""
+        found = {f"{field.name}_": getattr(self, field.name) for field in fields(self)[2:]}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 def train(
@@ -138,7 +138,7 @@ def train(
     return _fitted(formulation, results)
 
 
-def _fitted(formulation: Formulation | BlockFormulation, results: list[Result]) -> Fitted:
+def _fitted(formulation: Formulation, results: list[Result]) -> Fitted:
     """Return the model that the solutions of the problems make."""
     formulation.complete(results)
     attributes = formulation.attributes(*[result.w for result in results])
@@ -152,7 +152,7 @@ def _fitted(formulation: Formulation | BlockFormulation, results: list[Result]) 
         classes=formulation.classes,
         coef=attributes["coef_"],
         intercept=attributes["intercept_"],
-        n_features_in=attributes["coef_"].shape[1],
+        n_features_in=attributes["coef_"].shape[-1],
         dual_coef=dual_coef,
         support=np.flatnonzero(np.bincount(dual_coef.indices)),
         primal_objective=primal,

@@ -29,8 +29,8 @@ class Formulation(ABC):
 
     Parameters
     ----------
-    classes : array
-        The classes.
+    classes : array or None
+        The classes, if there are any.
     n_rows : int
         Rows of X.
     bias : float
@@ -75,7 +75,8 @@ class Formulation(ABC):
     def attributes(self, *ws: Any) -> dict[str, Any]:
         """Return classes, coefficients and intercepts of the weights of the problems."""
         coef, last = self.coef(ws)
-        return {"classes_": self.classes, "coef_": coef, "intercept_": self.bias * last}
+        classes = {} if self.classes is None else {"classes_": self.classes}
+        return {**classes, "coef_": coef, "intercept_": self.bias * last}
 
     @abstractmethod
     def coef(self, ws: tuple[Any, ...]) -> tuple[Any, Any]:

@@ -12,10 +12,15 @@ __all__ = ["Settings", "draw_seed"]
 
 @dataclass(frozen=True)
 class Settings:
-    """The parameters of a training; see `LinearSVC` for what they mean. Nothing is checked."""
+    """The parameters of a training; see `LinearSVC` for what they mean. Nothing is checked.
+
+    The loss tells whether it is classification or regression, which has `epsilon`, but neither
+    `multi_class` nor `class_weight`.
+    """
 
     C: float = 1.0
     loss: str = "squared_hinge"
+    epsilon: float = 0.0
     multi_class: str = "ovr"
     solver: str = "auto"
     schedule: str = "auto"
