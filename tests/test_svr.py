@@ -373,7 +373,7 @@ def test_bad_targets_are_refused(y, message):
 
 
 def test_weights_of_zero_are_refused():
-    with pytest.raises(ValueError, match="all weights are 0|one non-zero number"):
+    with pytest.raises(ValueError, match=r"all weights are 0|one non-zero number"):
         LinearSVR().fit(np.eye(3), np.arange(3.0), np.zeros(3))
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.base import _fit_context
 from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
 from sklearn.utils._param_validation import StrOptions
 
-from ._callbacks import with_callbacks
 from ._choices import CONSTRAINTS, with_choices
-from ._linear import CertifiedModel
+from .certified import CertifiedModel
 
 __all__ = ["LinearSVC"]
 
@@ -197,41 +195,6 @@ class LinearSVC(LinearClassifierMixin, SparseCoefMixin, CertifiedModel):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None
-    ) -> LinearSVC:
-        """Train the model.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
-            Rows to learn from; not changed, and not copied where the notes above say so.
-        y : array-like of shape (n_samples,), default=None
-            Class labels of any type. None is for stores, and means the labels in the store.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies C per row: weight 2 equals the row twice, weight 0 the row left out.
-        checkpoint : str or Path, default=None
-            A directory for the state of training block by block, written after each pass. If it
-            is there already, training goes on from it: a run that was killed is repeated but for
-            the pass it was in, to bitwise the same model. Refused if the data or what defines the
-            problem differ; `tol`, `max_iter`, `max_time` and `memory_limit` may. Nothing else
-            has a use for it, neither an X in memory nor a store that fits.
-
-        Returns
-        -------
-        LinearSVC
-            The estimator itself.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the relative gap is still above `tol`; the message says by how much.
-        """
-        self._train(X, y, sample_weight, checkpoint)
-        return self
 
     def to_sklearn(self) -> Any:
         """Return a fitted `sklearn.svm.LinearSVC` with the same predictions.

@@ -5,14 +5,13 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any
 
-from sklearn.base import RegressorMixin, _fit_context
+from sklearn.base import RegressorMixin
 from sklearn.linear_model._base import LinearModel
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..problems.losses import REGRESSION_LOSSES
-from ._callbacks import with_callbacks
 from ._choices import with_choices
-from ._linear import CertifiedModel
+from .certified import CertifiedModel
 
 __all__ = ["LinearSVR"]
 
@@ -159,37 +158,6 @@ class LinearSVR(RegressorMixin, CertifiedModel, LinearModel):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None
-    ) -> LinearSVR:
-        """Train the model.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
-            Rows to learn from; not changed, and not copied where `LinearSVC` does not.
-        y : array-like of shape (n_samples,), default=None
-            Targets. None is for stores, and means the labels in the store.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies C per row: weight 2 equals the row twice, weight 0 the row left out.
-        checkpoint : str or Path, default=None
-            A directory for the state of training block by block; see `LinearSVC.fit`.
-
-        Returns
-        -------
-        LinearSVR
-            The estimator itself.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the relative gap is still above `tol`; the message says by how much.
-        """
-        self._train(X, y, sample_weight, checkpoint)
-        return self
 
     def to_sklearn(self) -> Any:
         """Return a fitted `sklearn.svm.LinearSVR` with the same predictions.

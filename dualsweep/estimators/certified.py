@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from dataclasses import fields
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
@@ -24,11 +24,13 @@ from ..training import (
     training_data,
 )
 from ..training.verdict import shortfall
-from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, FitCallbacks
+from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, FitCallbacks, with_callbacks
 from ._choices import CONSTRAINTS
 from ._validation import check_data
 
 __all__ = ["CertifiedModel"]
+
+Model = TypeVar("Model", bound="CertifiedModel")
 
 
 class CertifiedModel(CallbackSupportMixin, BaseEstimator):
@@ -54,8 +56,39 @@ class CertifiedModel(CallbackSupportMixin, BaseEstimator):
         "verbose": ["verbose"],
     }
 
-    def _train(self, X: Any, y: Any, sample_weight: Any, checkpoint: Any) -> None:
-        """Do what `fit` does."""
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self: Model, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None
+    ) -> Model:
+        """Train the model.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
+            Rows to learn from; not changed, and not copied where the notes above say so.
+        y : array-like of shape (n_samples,), default=None
+            Class labels of any type, or the targets of a regression. None is for stores, and means
+            the labels in the store.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies C per row: weight 2 equals the row twice, weight 0 the row left out.
+        checkpoint : str or Path, default=None
+            A directory for the state of training block by block, written after each pass. If it
+            is there already, training goes on from it: a run that was killed is repeated but for
+            the pass it was in, to bitwise the same model. Refused if the data or what defines the
+            problem differ; `tol`, `max_iter`, `max_time` and `memory_limit` may. Nothing else
+            has a use for it, neither an X in memory nor a store that fits.
+
+        Returns
+        -------
+        CertifiedModel
+            The estimator itself.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the relative gap is still above `tol`; the message says by how much.
+        """
         X, y = load_if_it_fits(X, y, self.memory_limit)
         X, y, sample_weight = check_data(self, X, y, sample_weight)
         settings, callbacks = self._settings(), FitCallbacks(self, X, y)
@@ -63,7 +96,8 @@ class CertifiedModel(CallbackSupportMixin, BaseEstimator):
             data = training_data(X, y, sample_weight, settings, context, checkpoint)
             fitted = train(data, settings, context, duals=self._duals(data))
             self.__dict__.update(fitted.attributes())
-        self._warn(stacklevel=5 if HAS_CALLBACKS else 4)
+        self._warn(stacklevel=4 if HAS_CALLBACKS else 3)
+        return self
 
     def _settings(self) -> Settings:
         """Return what is to be trained; draws from `random_state`."""
