@@ -13,19 +13,23 @@ if TYPE_CHECKING:
         LinearSVC,
         LinearSVCCV,
         LinearSVR,
+        LinearSVRCV,
         certify,
         compare_multiclass,
         svc_path,
+        svr_path,
     )
 
 __all__ = [
     "LinearSVC",
     "LinearSVCCV",
     "LinearSVR",
+    "LinearSVRCV",
     "__version__",
     "certify",
     "compare_multiclass",
     "svc_path",
+    "svr_path",
 ]
 
 __version__ = "0.1.0"
