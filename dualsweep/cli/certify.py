@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..io import load_model
-from ..problems.losses import LOSSES
+from ..problems.losses import LOSSES, REGRESSION_LOSSES
 from ..training.formulations import FORMULATIONS
 from ._command import FAILED, Command
 from ._options import (
@@ -24,7 +24,7 @@ from ._options import (
 )
 
 if TYPE_CHECKING:
-    from ..estimators import LinearSVC
+    from ..estimators import LinearSVC, LinearSVR
 
 __all__ = ["certify"]
 
@@ -47,7 +47,16 @@ def certify(
         ),
     ] = None,
     loss: Annotated[
-        str | None, choice("LOSS", LOSSES, "Loss of the problem", default="the model's")
+        str | None,
+        choice("LOSS", (*LOSSES, *REGRESSION_LOSSES), "Loss of the problem", default="the model's"),
+    ] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Epsilon of regression.",
+            show_default="the model's; LIBLINEAR's has none",
+        ),
     ] = None,
     multi_class: Annotated[
         str | None,
@@ -84,9 +93,16 @@ def certify(
     with Command(json, quiet) as command:
         model = load_model(model_file)
         recorded = getattr(model, "primal_objective_", None)
+        regression = not hasattr(model, "classes_")
         if cost is None and recorded is None:
             raise typer.BadParameter(f"{model_file} does not tell C: say --cost.")
-        given = {"C": cost, "loss": loss, "multi_class": multi_class}
+        if regression and epsilon is None and recorded is None:
+            raise typer.BadParameter(f"{model_file} does not tell its epsilon: say --epsilon.")
+        own = {"epsilon": epsilon} if regression else {"multi_class": multi_class}
+        if (multi_class if regression else epsilon) is not None:
+            one, other = ("--multi-class", "classes") if regression else ("--epsilon", "regression")
+            raise typer.BadParameter(f"{one} is for {other}, but {model_file} is not.")
+        given = {"C": cost, "loss": loss, **own}
         model.set_params(**{name: value for name, value in given.items() if value is not None})
         check_parameters(model)
         X, y = command.load(
@@ -127,7 +143,9 @@ def certify(
             command.code = FAILED
 
 
-def _problem(model: LinearSVC) -> str:
+def _problem(model: LinearSVC | LinearSVR) -> str:
+    if not hasattr(model, "classes_"):
+        return f"{model.loss} loss, epsilon = {model.epsilon:g}"
     if len(model.classes_) == 2 and model.multi_class == "ovr":
         return f"{model.loss} loss"
     if model.multi_class == "ovr":

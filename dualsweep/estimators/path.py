@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ..training import Context, Fitted, Settings, TrainingSet, train, training_data
+from ..training import Context, Fitted, Settings, TrainingSet, train, training_set
 from ._validation import check_Cs, check_data
 from .certified import CertifiedModel
 from .svc import LinearSVC
@@ -176,8 +176,7 @@ def _path(
     X, y, sample_weight = check_data(model, X, y, sample_weight)
     settings = model._settings()
     with model._context(steps=len(Cs)) as context:
-        data = training_data(X, y, sample_weight, settings, context)
-        assert isinstance(data, TrainingSet)
+        data = training_set(X, y, sample_weight, settings, context)
         path = _train(model, data, settings, Cs, context)
     _warn(name, path, model.tol)
     return path

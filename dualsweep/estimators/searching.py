@@ -24,7 +24,7 @@ from sklearn.utils.metadata_routing import (
 )
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
-from ..training import TrainingSet, train, training_data
+from ..training import train, training_set
 from ._search import choose, search
 from ._validation import check_Cs, check_data
 from .certified import CertifiedModel
@@ -100,8 +100,7 @@ class SearchingC:
         model = self._kind(**{name: getattr(self, name) for name in self._shared})
         settings = model._settings()
         with model._context(steps=len(Cs)) as context:
-            data = training_data(X, y, sample_weight, settings, context)
-            assert isinstance(data, TrainingSet)
+            data = training_set(X, y, sample_weight, settings, context)
             score = self._score(X, y, routed.scorer.score)
             tol = self.tol if self.tol_search is None else self.tol_search
             searched = replace(settings, tol=tol)

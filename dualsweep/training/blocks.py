@@ -22,7 +22,7 @@ from ..solvers.blocks import BlockProblem, Blocks, Saving
 from .context import Context
 from .data import TrainingSet, check_finite
 from .formulations import Formulation, PerClass
-from .regression import Regression, RegressionSet, as_targets, check_scale, costs_of_rows
+from .regression import Regression, as_targets, check_scale, costs_of_rows, training_set
 from .settings import Settings
 
 __all__ = ["BlockSet", "load_if_it_fits", "training_data"]
@@ -50,8 +50,7 @@ def training_data(
     """Return what was checked as it is trained on, in memory or in blocks."""
     if isinstance(X, Blocks):
         return BlockSet(X, y, weight, checkpoint, context)
-    in_memory = RegressionSet if settings.loss in REGRESSION_LOSSES else TrainingSet
-    return in_memory(X, y, weight, settings.bias, context)
+    return training_set(X, y, weight, settings, context)
 
 
 class BlockSet:

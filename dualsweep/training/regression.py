@@ -10,9 +10,10 @@ import scipy.sparse as sp
 from ..kernels.loss import Loss, bounds
 from ..problems.binary import BinaryProblem
 from ..problems.labels import row_costs
-from ..problems.losses import loss_numbers
+from ..problems.losses import REGRESSION_LOSSES, loss_numbers
 from ..problems.result import Result
 from ..rows.passes import Passes
+from .context import Context
 from .data import TrainingSet
 from .formulations import Formulation
 from .settings import Settings
@@ -24,7 +25,14 @@ __all__ = [
     "as_targets",
     "check_scale",
     "costs_of_rows",
+    "training_set",
 ]
+
+
+def training_set(X: Any, y: Any, weight: Any, settings: Settings, context: Context) -> TrainingSet:
+    """Return rows in memory with classes or targets, as the loss needs them."""
+    kind = RegressionSet if settings.loss in REGRESSION_LOSSES else TrainingSet
+    return kind(X, y, weight, settings.bias, context)
 
 
 class RegressionSet(TrainingSet):
