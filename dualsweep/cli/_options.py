@@ -15,7 +15,7 @@ from ..problems.losses import LOSSES, REGRESSION_LOSSES
 from ..solvers.policy import SOLVERS
 from ..solvers.schedules import SCHEDULES
 from ..training.formulations import FORMULATIONS
-from ..training.settings import Settings
+from ..training.settings import INTERCEPTS, Settings
 
 if TYPE_CHECKING:
     from ..estimators import LinearSVC, LinearSVCCV, LinearSVR, LinearSVRCV
@@ -26,6 +26,7 @@ __all__ = [
     "Data",
     "Epsilon",
     "Force",
+    "Intercept",
     "Json",
     "Loss",
     "MaxIter",
@@ -41,6 +42,7 @@ __all__ = [
     "Tol",
     "TrainJobs",
     "ZeroBased",
+    "any_loss",
     "check_parameters",
     "check_task",
     "choice",
@@ -83,6 +85,19 @@ def choice(
         help=f"{what}: {', '.join(others)} or {last}. {more}".strip(),
         show_default=default,
     )
+
+
+def any_loss(default: str) -> Any:
+    """Return an option with a loss, of classes or of regression."""
+    option = choice(
+        "LOSS",
+        LOSSES,
+        "Of the margin",
+        f"Of the deviation, in regression: {' or '.join(REGRESSION_LOSSES)}.",
+        default,
+    )
+    option.callback = one_of(*LOSSES, *REGRESSION_LOSSES)
+    return option
 
 
 def not_zero(param: typer.CallbackParam, value: int) -> int:
@@ -131,12 +146,7 @@ Task: TypeAlias = Annotated[
 ]
 AnyLoss: TypeAlias = Annotated[
     str | None,
-    choice(
-        "LOSS",
-        (*LOSSES, *REGRESSION_LOSSES),
-        "Of the margin, or the last two of the deviation",
-        default=f"{Settings.loss}; of regression {next(iter(REGRESSION_LOSSES))}",
-    ),
+    any_loss(default=f"{Settings.loss}; of regression {next(iter(REGRESSION_LOSSES))}"),
 ]
 Epsilon: TypeAlias = Annotated[
     float, typer.Option(min=0.0, help="Deviation that costs nothing, of regression.")
@@ -148,6 +158,9 @@ MaxIter: TypeAlias = Annotated[
     int, typer.Option(min=0, help="Sweeps over the rows to give up after, per class.")
 ]
 NoIntercept: TypeAlias = Annotated[bool, typer.Option("--no-intercept", help="Train no intercept.")]
+Intercept: TypeAlias = Annotated[
+    str, choice("INTERCEPT", INTERCEPTS, "Whether the intercept is penalised")
+]
 ClassWeight: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -201,7 +214,7 @@ OPTIONS = {
                 "max_iter",
                 "max_time",
             ),
-            *("class_weight", "memory_limit", "n_jobs", "zero_based"),
+            *("intercept", "class_weight", "memory_limit", "n_jobs", "zero_based"),
             *("scoring", "selection", "patience", "tol_search"),
         )
     },

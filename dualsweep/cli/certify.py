@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..io import load_model
-from ..problems.losses import LOSSES, REGRESSION_LOSSES
 from ..training.formulations import FORMULATIONS
+from ..training.settings import INTERCEPTS
 from ._command import FAILED, Command
 from ._options import (
     Data,
@@ -18,6 +18,7 @@ from ._options import (
     NJobs,
     Quiet,
     ZeroBased,
+    any_loss,
     check_parameters,
     choice,
     positive,
@@ -46,10 +47,7 @@ def certify(
             show_default="the model's; LIBLINEAR's has none",
         ),
     ] = None,
-    loss: Annotated[
-        str | None,
-        choice("LOSS", (*LOSSES, *REGRESSION_LOSSES), "Loss of the problem", default="the model's"),
-    ] = None,
+    loss: Annotated[str | None, any_loss(default="the model's")] = None,
     epsilon: Annotated[
         float | None,
         typer.Option(
@@ -61,6 +59,10 @@ def certify(
     multi_class: Annotated[
         str | None,
         choice("FORMULATION", FORMULATIONS, "For more than two classes", default="the model's"),
+    ] = None,
+    intercept: Annotated[
+        str | None,
+        choice("INTERCEPT", INTERCEPTS, "Whether it is penalised", default="the model's"),
     ] = None,
     tol: Annotated[float, typer.Option(min=0.0, help="Relative gap to prove.")] = 1e-3,
     max_iter: Annotated[int, typer.Option(min=0, help="Sweeps to look for a bound.")] = 1000,
@@ -102,7 +104,7 @@ def certify(
         if (multi_class if regression else epsilon) is not None:
             one, other = ("--multi-class", "classes") if regression else ("--epsilon", "regression")
             raise typer.BadParameter(f"{one} is for {other}, but {model_file} is not.")
-        given = {"C": cost, "loss": loss, **own}
+        given = {"C": cost, "loss": loss, "intercept": intercept, **own}
         model.set_params(**{name: value for name, value in given.items() if value is not None})
         check_parameters(model)
         X, y = command.load(

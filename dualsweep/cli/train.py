@@ -24,6 +24,7 @@ from ._options import (
     Data,
     Epsilon,
     Force,
+    Intercept,
     Json,
     MaxIter,
     ModelFormat,
@@ -79,6 +80,7 @@ def train(
         float | None, typer.Option(callback=positive, help="Seconds to give up after.")
     ] = None,
     no_intercept: NoIntercept = False,
+    intercept: Intercept = "penalized",
     class_weight: ClassWeight = None,
     schedule: Schedule = "auto",
     multi_class: MultiClass = "ovr",
@@ -132,6 +134,7 @@ def train(
         schedule=schedule,
         solver=solver,
         fit_intercept=not no_intercept,
+        intercept=intercept,
         tol=tol,
         max_iter=max_iter,
         max_time=max_time,

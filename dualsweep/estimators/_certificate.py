@@ -52,6 +52,7 @@ def certify(
     loss: str | None = None,
     multi_class: str | None = None,
     epsilon: float | None = None,
+    intercept: str | None = None,
     tol: float = 1e-3,
     max_iter: int = 1000,
     max_time: float | None = None,
@@ -71,14 +72,14 @@ def certify(
         A fitted linear classifier with `coef_`, `intercept_` and `classes_`: a `LinearSVC` or
         `LinearSVCCV`, trained here or read from a file of LIBLINEAR, or one of scikit-learn's; or a
         linear regressor. Its parameters of the names of `LinearSVC`'s or `LinearSVR`'s (C, loss,
-        multi_class, epsilon, class_weight, fit_intercept and intercept_scaling) say which problem
-        is meant.
+        multi_class, epsilon, class_weight, fit_intercept, intercept and intercept_scaling) say
+        which problem is meant.
     X, y : array-like
         The data the model was trained on, or other data with the same classes: then the
         certificate says how good the model is for those.
     sample_weight : array-like of shape (n_samples,), default=None
         Multiplies C per row, as in `LinearSVC.fit`.
-    C, loss, multi_class, epsilon : default=None
+    C, loss, multi_class, epsilon, intercept : default=None
         Of the problem, instead of the model's own. C and loss, and epsilon of regression, have to
         be given where the model has none that `LinearSVC` or `LinearSVR` knows.
     tol : float, default=1e-3
@@ -105,7 +106,8 @@ def certify(
     """
     check_is_fitted(model)
     model = getattr(model, "best_estimator_", model)
-    problem = _problem(model, C=C, loss=loss, multi_class=multi_class, epsilon=epsilon)
+    given = {"C": C, "loss": loss, "multi_class": multi_class, "epsilon": epsilon}
+    problem = _problem(model, **given, intercept=intercept)
     X, y = validate_data(
         model,
         X,
@@ -164,7 +166,7 @@ def _problem(model: Any, **given: Any) -> CertifiedModel:
     if is_regressor(model):
         kind, own, needed = LinearSVR, ("epsilon",), ("C", "loss", "epsilon")
     params: dict[str, Any] = {}
-    for name in ("C", "loss", *own, "fit_intercept", "intercept_scaling"):
+    for name in ("C", "loss", *own, "fit_intercept", "intercept", "intercept_scaling"):
         if given.get(name) is not None:
             params[name] = given[name]
         elif hasattr(model, name):

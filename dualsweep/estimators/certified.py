@@ -41,6 +41,7 @@ class CertifiedModel(CallbackSupportMixin, BaseEstimator):
         "solver": CONSTRAINTS["solver"],
         "schedule": CONSTRAINTS["schedule"],
         "fit_intercept": ["boolean"],
+        "intercept": CONSTRAINTS["intercept"],
         "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 0, None, closed="left")],

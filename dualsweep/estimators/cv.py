@@ -19,6 +19,7 @@ SHARED = (
     "solver",
     "schedule",
     "fit_intercept",
+    "intercept",
     "intercept_scaling",
     "tol",
     "max_iter",
@@ -69,6 +70,8 @@ class LinearSVCCV(SearchingC, LinearClassifierMixin, SparseCoefMixin, BaseEstima
         Which rows a sweep visits.
     fit_intercept : bool, default=True
         Whether to train the intercept.
+    intercept : {intercept}, default="penalized"
+        Whether the intercept is penalised.
     intercept_scaling : float, default=1.0
         Larger values regularise the intercept less.
     tol : float, default=1e-3
@@ -165,6 +168,7 @@ class LinearSVCCV(SearchingC, LinearClassifierMixin, SparseCoefMixin, BaseEstima
         solver: str = "auto",
         schedule: str = "auto",
         fit_intercept: bool = True,
+        intercept: str = "penalized",
         intercept_scaling: float = 1.0,
         tol: float = 1e-3,
         max_iter: int = 1000,
@@ -184,6 +188,7 @@ class LinearSVCCV(SearchingC, LinearClassifierMixin, SparseCoefMixin, BaseEstima
         self.solver = solver
         self.schedule = schedule
         self.fit_intercept = fit_intercept
+        self.intercept = intercept
         self.intercept_scaling = intercept_scaling
         self.tol = tol
         self.max_iter = max_iter

@@ -51,10 +51,14 @@ class LinearSVC(LinearClassifierMixin, SparseCoefMixin, CertifiedModel):
         visited to what its visits gain, and gives slow sweeps momentum; the others are those of
         the papers.
     fit_intercept : bool, default=True
-        Whether to train the intercept b. It is regularised, as a weight of a constant feature of
-        value `intercept_scaling`.
+        Whether to train the intercept b.
+    intercept : {intercept}, default="penalized"
+        Whether b is penalised, as a weight of a constant feature of value `intercept_scaling`.
+        Free, P lacks its term, and shifting the features changes no prediction. A free intercept is
+        trained by Newton steps, whatever the number of features (for one-versus-rest and in memory
+        only): on sparse data of many features that takes longer than sweeps.
     intercept_scaling : float, default=1.0
-        Larger values regularise the intercept less.
+        Larger values penalise the intercept less; without meaning for one that is free.
     tol : float, default=1e-3
         Relative duality gap to prove.
     max_iter : int, default=1000
@@ -168,6 +172,7 @@ class LinearSVC(LinearClassifierMixin, SparseCoefMixin, CertifiedModel):
         solver: str = "auto",
         schedule: str = "auto",
         fit_intercept: bool = True,
+        intercept: str = "penalized",
         intercept_scaling: float = 1.0,
         tol: float = 1e-3,
         max_iter: int = 1000,
@@ -185,6 +190,7 @@ class LinearSVC(LinearClassifierMixin, SparseCoefMixin, CertifiedModel):
         self.solver = solver
         self.schedule = schedule
         self.fit_intercept = fit_intercept
+        self.intercept = intercept
         self.intercept_scaling = intercept_scaling
         self.tol = tol
         self.max_iter = max_iter

@@ -44,10 +44,13 @@ class LinearSVR(RegressorMixin, CertifiedModel, LinearModel):
     schedule : {schedule}, default="auto"
         Which rows a sweep visits; see `LinearSVC`.
     fit_intercept : bool, default=True
-        Whether to train the intercept b. It is regularised, as a weight of a constant feature of
-        value `intercept_scaling`: targets far from 0 are better centred.
+        Whether to train the intercept b.
+    intercept : {intercept}, default="penalized"
+        Whether b is penalised, as a weight of a constant feature of value `intercept_scaling`:
+        targets far from 0 are better centred then. Free, P lacks its term, and neither shifting the
+        features nor the targets changes more than b; see `LinearSVC`.
     intercept_scaling : float, default=1.0
-        Larger values regularise the intercept less.
+        Larger values penalise the intercept less; without meaning for one that is free.
     tol : float, default=1e-3
         Relative duality gap to prove.
     max_iter : int, default=1000
@@ -133,6 +136,7 @@ class LinearSVR(RegressorMixin, CertifiedModel, LinearModel):
         solver: str = "auto",
         schedule: str = "auto",
         fit_intercept: bool = True,
+        intercept: str = "penalized",
         intercept_scaling: float = 1.0,
         tol: float = 1e-3,
         max_iter: int = 1000,
@@ -149,6 +153,7 @@ class LinearSVR(RegressorMixin, CertifiedModel, LinearModel):
         self.solver = solver
         self.schedule = schedule
         self.fit_intercept = fit_intercept
+        self.intercept = intercept
         self.intercept_scaling = intercept_scaling
         self.tol = tol
         self.max_iter = max_iter

@@ -19,6 +19,7 @@ SHARED = (
     "solver",
     "schedule",
     "fit_intercept",
+    "intercept",
     "intercept_scaling",
     "tol",
     "max_iter",
@@ -65,6 +66,8 @@ class LinearSVRCV(SearchingC, RegressorMixin, LinearModel):
         Which rows a sweep visits.
     fit_intercept : bool, default=True
         Whether to train the intercept.
+    intercept : {intercept}, default="penalized"
+        Whether the intercept is penalised.
     intercept_scaling : float, default=1.0
         Larger values regularise the intercept less.
     tol : float, default=1e-3
@@ -137,6 +140,7 @@ class LinearSVRCV(SearchingC, RegressorMixin, LinearModel):
         solver: str = "auto",
         schedule: str = "auto",
         fit_intercept: bool = True,
+        intercept: str = "penalized",
         intercept_scaling: float = 1.0,
         tol: float = 1e-3,
         max_iter: int = 1000,
@@ -155,6 +159,7 @@ class LinearSVRCV(SearchingC, RegressorMixin, LinearModel):
         self.solver = solver
         self.schedule = schedule
         self.fit_intercept = fit_intercept
+        self.intercept = intercept
         self.intercept_scaling = intercept_scaling
         self.tol = tol
         self.max_iter = max_iter

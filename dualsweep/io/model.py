@@ -37,6 +37,7 @@ PARAMETERS = (
     "solver",
     "schedule",
     "fit_intercept",
+    "intercept",
     "intercept_scaling",
     "tol",
     "max_iter",

@@ -13,7 +13,14 @@ import numpy as np
 from .._jit import jit
 from .loss import Loss, box, gap_share, row_loss, target_of
 
-__all__ = ["N_TOTALS", "SLACK_ROUNDING", "certify_rows", "primal_and_gap", "squared_length"]
+__all__ = [
+    "N_TOTALS",
+    "SLACK_ROUNDING",
+    "SUM_ROUNDING",
+    "certify_rows",
+    "primal_and_gap",
+    "squared_length",
+]
 
 N_TOTALS = 3
 

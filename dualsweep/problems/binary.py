@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.binary import sweep
-from ..kernels.certificate import N_TOTALS, certify_rows
+from ..kernels.certificate import N_TOTALS, certify_rows, squared_length
 from ..kernels.loss import Loss, bounds, sum_losses
 from ..rows.passes import Passes
 from .result import Known, Result
@@ -41,6 +41,11 @@ class BinaryProblem:
     def weights_shape(self) -> tuple[int, ...]:
         """Shape of w: the features and the bias."""
         return (self.passes.n_weights,)
+
+    @property
+    def ridge(self) -> Any:
+        """How much the squares of the weights are penalised."""
+        return 1.0
 
     @property
     def candidates(self) -> Any:
@@ -123,6 +128,10 @@ class BinaryProblem:
 
         w[:] = 0.0
         self.passes.add_weighted(members, coef, w)
+
+    def size(self, w: Any) -> float:
+        """Return the squared length of the weights that are penalised: all."""
+        return float(squared_length(w))
 
     def margin_length(self, size: float) -> float:
         """Return how much a slack changes along a unit row at most, for weights of size |w|^2."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..problems.free import FreeProblem
 from ..problems.result import Known, Progress, Result
 from .blocks import BlockProblem, BlockSweeper, Saving
 from .newton import newton
@@ -53,7 +54,8 @@ def solve(
         Rows, labels, costs and formulation.
     solver : {"auto", "sweep", "newton"}
         Sweeps of coordinate descent, Newton steps (and sweeps where those make no progress), or
-        the one after the other. Block by block there are sweeps only.
+        the one after the other. Block by block there are sweeps only, with a free intercept Newton
+        steps only.
     schedule : str
         A name from `dualsweep.solvers.schedules.SCHEDULES`.
     tol : float
@@ -94,6 +96,8 @@ def solve(
         stop=stop,
         watch=watch,
     )
+    if isinstance(problem, FreeProblem):
+        return _solve_free(run, max_time)
     in_blocks = isinstance(problem, BlockProblem)
     policy = Policy(
         problem,
@@ -122,4 +126,23 @@ def solve(
         policy.start_over()
         run.estimate = Estimate(run.gap, run.dual)
         sweeps(run, new_sweeper(), policy)
+    return run.result()
+
+
+# Newton steps that get stuck start anew from where they are, as long as the gap becomes less than
+# this part of what it was.
+FREE_PROGRESS = 0.5
+
+
+def _solve_free(run: Run, max_time: float) -> Result:
+    """Solve a problem whose intercept is not penalised: by Newton steps alone."""
+    if run.epoch == 0 and not run.alpha.any():
+        run.check()  # with the best intercept, and no weights
+    if max_time <= 0.0 or run.poll():
+        return run.result()
+    while not run.over:
+        gap = run.gap
+        newton(run)
+        if not run.gap < FREE_PROGRESS * gap:
+            break
     return run.result()

@@ -116,6 +116,8 @@ class BlockSet:
                 "Block by block there is only multi_class='ovr', not "
                 f"{settings.multi_class!r}. {more}."
             )
+        if settings.free_intercept:
+            raise ValueError(f"Block by block there is no intercept='free'. {more}.")
         if settings.solver == "newton":
             raise ValueError(f"Block by block there are sweeps only, not solver='newton'. {more}.")
         regression = settings.loss in REGRESSION_LOSSES

@@ -9,12 +9,13 @@ import scipy.sparse as sp
 
 from ..kernels.loss import Loss, bounds
 from ..problems.binary import BinaryProblem
+from ..problems.free import FreeProblem
 from ..problems.labels import row_costs
 from ..problems.losses import REGRESSION_LOSSES, loss_numbers
 from ..problems.result import Result
 from ..rows.passes import Passes
 from .context import Context
-from .data import TrainingSet
+from .data import TrainingSet, refuse_free_intercept
 from .formulations import Formulation
 from .settings import Settings
 
@@ -46,6 +47,7 @@ class RegressionSet(TrainingSet):
 
     def formulate(self, settings: Settings) -> MemoryRegression:
         """Return the problem to solve."""
+        refuse_free_intercept(settings)
         return MemoryRegression(
             passes=self.passes,
             sqnorm=self.sqnorm,
@@ -53,6 +55,7 @@ class RegressionSet(TrainingSet):
             cost=costs_of_rows(settings, len(self.y), self.weight),
             bias=self.bias,
             loss=loss_numbers(settings.loss, settings.epsilon),
+            free=settings.free_intercept,
         )
 
 
@@ -80,10 +83,19 @@ class MemoryRegression(Regression):
     """The problem of rows in memory."""
 
     def __init__(
-        self, *, passes: Passes, sqnorm: Any, target: Any, cost: Any, bias: float, loss: Loss
+        self,
+        *,
+        passes: Passes,
+        sqnorm: Any,
+        target: Any,
+        cost: Any,
+        bias: float,
+        loss: Loss,
+        free: bool,
     ) -> None:
         super().__init__(len(target), bias, loss)
-        self.whole = BinaryProblem(passes, sqnorm, np.ones(len(target)), cost, loss, target)
+        kind = FreeProblem if free else BinaryProblem
+        self.whole = kind(passes, sqnorm, np.ones(len(target)), cost, loss, target)
         check_scale(self.whole.primal_at_zero)
 
     def problem(self, p: int) -> BinaryProblem:

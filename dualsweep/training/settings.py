@@ -7,7 +7,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Settings", "draw_seed"]
+__all__ = ["INTERCEPTS", "Settings", "draw_seed"]
+
+INTERCEPTS = {
+    "penalized": "as a weight of a constant feature",
+    "free": "not penalised",
+}
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,7 @@ class Settings:
     solver: str = "auto"
     schedule: str = "auto"
     fit_intercept: bool = True
+    intercept: str = "penalized"
     intercept_scaling: float = 1.0
     tol: float = 1e-3
     max_iter: int = 1000
@@ -33,6 +39,11 @@ class Settings:
     memory_limit: int | None = None
     seed: int = 0
     random_state: int | None = None  # what the seed was drawn from, for checkpoints
+
+    @property
+    def free_intercept(self) -> bool:
+        """Whether there is an intercept that is not penalised."""
+        return self.fit_intercept and self.intercept == "free"
 
     @property
     def bias(self) -> float:
