@@ -14,6 +14,7 @@ from sklearn.preprocessing import scale
 
 import dualsweep.solvers.iterates as iterates
 from dualsweep import LinearSVC, LinearSVCCV, LinearSVR, LinearSVRCV, certify, svc_path, svr_path
+from dualsweep.datasets import make_text_like
 from dualsweep.io import load_model, save_model, write_store
 from dualsweep.kernels.intercept import best_intercept
 from dualsweep.problems.free import FreeProblem
@@ -114,11 +115,35 @@ def test_layouts_weights_and_the_value_of_the_constant_do_not_matter(rows, loss,
 
 
 @every_loss
+@pytest.mark.parametrize("C", [0.01, 0.3])
+@pytest.mark.parametrize("schedule", ["auto", "permuted"])
+def test_sweeps_around_centres_reach_the_same(rows, loss, C, schedule):
+    X, y = labels_for(loss, rows)
+    sweeps = model_of(loss, C=C, tol=1e-5, solver="sweep", schedule=schedule, max_iter=50_000)
+    assert_certified(sweeps.fit(X, y), X, y)
+    newton = model_of(loss, C=C, tol=1e-9).fit(X, y)
+    assert sweeps.dual_objective_ <= newton.primal_objective_
+    assert newton.dual_objective_ <= sweeps.primal_objective_
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_many_features_are_swept(loss):
+    """As many sweeps as with a penalty, or little more: one weight matters little."""
+    X, y = make_text_like(3000, 5000, random_state=0)
+    y = np.where(y == y.max(), 1, -1)
+    free = LinearSVC(loss=loss, intercept="free", tol=1e-4, random_state=0).fit(X, y)
+    assert_certified(free, X, y)
+    penalised = LinearSVC(loss=loss, tol=1e-4, random_state=0).fit(X, y)
+    assert free.n_iter_ <= 2 * penalised.n_iter_
+    assert free.primal_objective_ < penalised.primal_objective_
+
+
+@every_loss
 def test_conjugate_gradients_reach_the_same(monkeypatch, rows, loss):
     X, y = labels_for(loss, rows)
     direct = model_of(loss, tol=1e-7).fit(X, y)
     monkeypatch.setattr(iterates, "DIRECT_WEIGHTS", 0)
-    iterative = model_of(loss, tol=1e-7).fit(X, y)
+    iterative = model_of(loss, tol=1e-7, solver="newton").fit(X, y)
     assert_certified(iterative, X, y)
     assert iterative.primal_objective_ == pytest.approx(direct.primal_objective_, rel=2e-7)
 
@@ -225,11 +250,14 @@ def test_any_dual_point_becomes_feasible_and_proves_a_bound(rows, loss):
     rng = np.random.default_rng(0)
     for _ in range(5):
         alpha = rng.exponential(size=70) * (rng.random(70) < 0.8)
+        if naive.LOWER[loss] < 0:
+            alpha *= rng.choice([-1.0, 1.0], 70)
         alpha = np.clip(alpha, naive.LOWER[loss], naive.UPPER[loss])
-        result = solve(problem, max_iter=0, start=Start(alpha))
+        result = solve(problem, max_iter=0, start=Start(alpha.copy()))
         signed = result.alpha * problem.y
         assert abs(signed.sum()) <= 1e-14 * np.abs(signed).sum()
         assert (np.abs(result.alpha) <= np.abs(alpha)).all()
+        assert 0 < np.abs(result.alpha).sum() < np.abs(alpha).sum()
         assert result.dual <= optimum * (1 + 1e-9) <= result.primal * (1 + 2e-9)
 
 
@@ -274,14 +302,9 @@ def test_paths_searches_files_and_certificates(rows, tmp_path):
 def test_where_there_is_none_it_is_refused(rows, tmp_path):
     X, y, _ = rows
     free = {"intercept": "free"}
-    for params, message in (
-        ({"solver": "sweep"}, "solver='auto'"),
-        ({"multi_class": "crammer_singer"}, "multi_class='ovr'"),
-    ):
+    for params, message in (({"multi_class": "crammer_singer"}, "multi_class='ovr'"),):
         with pytest.raises(ValueError, match=message):
             LinearSVC(**free, **params).fit(X, y)
-    with pytest.raises(ValueError, match="Sweeps over single rows"):
-        LinearSVR(**free, solver="sweep").fit(X, y)
     store = write_store(tmp_path / "store", sp.csr_array(X), y, block_bytes=1000)
     with pytest.raises(ValueError, match="Block by block there is no intercept='free'"):
         LinearSVC(**free, memory_limit=10_000).fit(store)

@@ -54,11 +54,12 @@ class LinearSVC(LinearClassifierMixin, SparseCoefMixin, CertifiedModel):
         Whether to train the intercept b.
     intercept : {intercept}, default="penalized"
         Whether b is penalised, as a weight of a constant feature of value `intercept_scaling`.
-        Free, P lacks its term, and shifting the features changes no prediction. A free intercept is
-        trained by Newton steps, whatever the number of features (for one-versus-rest and in memory
-        only): on sparse data of many features that takes longer than sweeps.
+        Free, P lacks its term, and shifting the features changes no prediction. That is trained by
+        Newton steps where there are few features, else by sweeps for a sequence of penalised
+        intercepts. It is for two classes and one-versus-rest, in memory.
     intercept_scaling : float, default=1.0
-        Larger values penalise the intercept less; without meaning for one that is free.
+        Larger values penalise the intercept less. What is optimal for one that is free does not
+        depend on it.
     tol : float, default=1e-3
         Relative duality gap to prove.
     max_iter : int, default=1000

@@ -50,7 +50,8 @@ class LinearSVR(RegressorMixin, CertifiedModel, LinearModel):
         targets far from 0 are better centred then. Free, P lacks its term, and neither shifting the
         features nor the targets changes more than b; see `LinearSVC`.
     intercept_scaling : float, default=1.0
-        Larger values penalise the intercept less; without meaning for one that is free.
+        Larger values penalise the intercept less. What is optimal for one that is free does not
+        depend on it.
     tol : float, default=1e-3
         Relative duality gap to prove.
     max_iter : int, default=1000

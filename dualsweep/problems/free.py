@@ -24,10 +24,10 @@ class FreeProblem(BinaryProblem):
         primal   min_{w, b}  1/2 |w|^2 + sum_i C_i * loss(t_i - y_i (w.x_i + b))
 
     Its dual is that of the problem without an intercept, with one more constraint,
-    ``sum_i y_i a_i = 0``. Visits of single rows do not keep it, so there are no sweeps. A dual
-    point is made feasible by scaling down what is too much on one side of the sum; its weights get
-    the intercept that is best for them. ``P(w, b) - D(a)`` then is the sum of the rows' shares of
-    the gap, as it is with a penalty.
+    ``sum_i y_i a_i = 0``, which visits of single rows do not keep. A dual point is made feasible by
+    scaling down what is too much on one side of the sum; its weights get the intercept that is best
+    for them. ``P(w, b) - D(a)`` then is the sum of the rows' shares of the gap, as it is with a
+    penalty.
     """  # noqa: D400
 
     @property
@@ -49,6 +49,11 @@ class FreeProblem(BinaryProblem):
     def size(self, w: Any) -> float:
         """Return the squared length of the weights that are penalised."""
         return float(squared_length(w[:-1]))
+
+    def centred(self, b: float) -> BinaryProblem:
+        """Return the problem with a penalty on what the intercept is off b by."""
+        target = np.broadcast_to(self.target, self.n_rows) - self.y * b
+        return BinaryProblem(self.passes, self.sqnorm, self.y, self.cost, self.loss, target)
 
     def balance(self, alpha: Any) -> None:
         """Make ``sum_i y_i a_i`` 0 but for rounding, in place."""

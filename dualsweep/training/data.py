@@ -15,7 +15,7 @@ from .context import Context
 from .formulations import FORMULATIONS, Formulation
 from .settings import Settings
 
-__all__ = ["TrainingSet", "check_finite", "refuse_free_intercept"]
+__all__ = ["TrainingSet", "check_finite"]
 
 
 class TrainingSet:
@@ -61,7 +61,11 @@ class TrainingSet:
 
     def formulate(self, settings: Settings) -> Formulation:
         """Return the problems to solve."""
-        refuse_free_intercept(settings)
+        if settings.free_intercept and settings.multi_class != "ovr":
+            raise ValueError(
+                f"There is no intercept='free' with multi_class={settings.multi_class!r}. Use "
+                "multi_class='ovr', or intercept='penalized'."
+            )
         cost = row_costs(settings.C, settings.class_weight, self.classes, self.codes, self.weight)
         return FORMULATIONS[settings.multi_class](
             passes=self.passes,
@@ -72,23 +76,6 @@ class TrainingSet:
             bias=self.bias,
             loss=settings.loss,
             free=settings.free_intercept,
-        )
-
-
-def refuse_free_intercept(settings: Settings) -> None:
-    """Raise ValueError if a free intercept is asked for where there is none."""
-    if not settings.free_intercept:
-        return
-    instead = "or intercept='penalized'"
-    if settings.solver == "sweep":
-        raise ValueError(
-            "Sweeps over single rows do not keep the dual of a free intercept feasible. Use "
-            f"solver='auto' or 'newton', {instead}."
-        )
-    if settings.multi_class != "ovr":
-        raise ValueError(
-            f"There is no free intercept with multi_class={settings.multi_class!r}. Use "
-            f"multi_class='ovr', {instead}."
         )
 
 

@@ -15,7 +15,7 @@ from ..problems.losses import REGRESSION_LOSSES, loss_numbers
 from ..problems.result import Result
 from ..rows.passes import Passes
 from .context import Context
-from .data import TrainingSet, refuse_free_intercept
+from .data import TrainingSet
 from .formulations import Formulation
 from .settings import Settings
 
@@ -47,7 +47,6 @@ class RegressionSet(TrainingSet):
 
     def formulate(self, settings: Settings) -> MemoryRegression:
         """Return the problem to solve."""
-        refuse_free_intercept(settings)
         return MemoryRegression(
             passes=self.passes,
             sqnorm=self.sqnorm,
