@@ -102,7 +102,7 @@ class PathDisplay:
                 f"{type(estimator).__name__} has no scores_; PathDisplay draws fitted "
                 "LinearSVCCV. Of a pipeline, pass the last step: pipeline[-1]."
             )
-        scoring = "accuracy" if estimator.scoring is None else estimator.scoring
+        scoring = estimator.scoring or estimator._default_scoring
         return cls(
             estimator.Cs_,
             estimator.scores_,
