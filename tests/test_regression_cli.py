@@ -10,7 +10,7 @@ from sklearn.preprocessing import scale
 from sklearn.svm import LinearSVR as SklearnLinearSVR
 from test_cli import run
 
-from dualsweep import LinearSVR, LinearSVRCV, certify
+from dualsweep import LinearSVC, LinearSVR, LinearSVRCV, certify
 from dualsweep.io import load_data, load_model, write_store
 
 OPTIONS = ("--task", "regression", "--epsilon", "0.2", "-q")
@@ -58,6 +58,29 @@ def test_integers_are_targets_too(tmp_path, monkeypatch):
     assert run("train", "whole.npz", "--task", "regression", "-q").exit_code == 0
     model = LinearSVR(random_state=0).fit(scale(X), y)
     np.testing.assert_array_equal(load_model("whole.model.npz").coef_, model.coef_)
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_a_free_intercept(data, task):
+    X, y = data
+    kind = LinearSVR
+    if task == "classification":
+        kind, y = LinearSVC, np.where(y > 1, 1, -1)
+        np.savez("diabetes.npz", X=X.toarray(), y=y)
+    name = "diabetes.svm" if task == "regression" else "diabetes.npz"
+    X = X if task == "regression" else X.toarray()
+    code, found = facts("train", name, "--task", task, "--intercept", "free", "-o", "m.npz")
+    model = kind(intercept="free", random_state=0).fit(X, y)
+    assert code == 0
+    assert found["primal_objective"] == model.primal_objective_
+    np.testing.assert_array_equal(load_model("m.npz").intercept_, model.intercept_)
+    code, found = facts("certify", "m.npz", name)
+    assert (code, found["problem"].endswith("free intercept")) == (0, True)
+    assert found["primal_objective"] == pytest.approx(model.primal_objective_, rel=1e-12)
+    code, found = facts("certify", "m.npz", name, "--intercept", "penalized")
+    assert found["primal_objective"] > model.primal_objective_
+    result = run("train", name, "--task", task, "--intercept", "none")
+    assert (result.exit_code, "penalized or free" in result.output) == (2, True)
 
 
 def test_a_store_block_by_block(data, tmp_path):

@@ -117,7 +117,7 @@ def certify(
         command.show(
             "Certificate",
             {
-                "problem": f"C = {model.C:g}, {_problem(model)}",
+                "problem": f"C = {model.C:g}, {_problem(model)}{_free(model)}",
                 "primal_objective": found.primal,
                 "dual_objective": found.dual,
                 "relative_gap": found.relative_gap,
@@ -143,6 +143,10 @@ def certify(
                 )
         if found.relative_gap > tol:
             command.code = FAILED
+
+
+def _free(model: LinearSVC | LinearSVR) -> str:
+    return ", free intercept" if model.fit_intercept and model.intercept == "free" else ""
 
 
 def _problem(model: LinearSVC | LinearSVR) -> str:

@@ -228,7 +228,7 @@ def _of_model(path: Path) -> dict[str, Any]:
     certificate = {
         name.rstrip("_"): getattr(model, name) for name in CERTIFICATE if hasattr(model, name)
     }
-    told = ("loss", "epsilon" if regression else "multi_class", "fit_intercept")
+    told = ("loss", "epsilon" if regression else "multi_class", "fit_intercept", "intercept")
     parameters = {name: getattr(model, name) for name in told}
     return {
         "format": "npz" if zipfile.is_zipfile(path) else "liblinear",

@@ -206,8 +206,9 @@ class LinearSVC(LinearClassifierMixin, SparseCoefMixin, CertifiedModel):
     def to_sklearn(self) -> Any:
         """Return a fitted `sklearn.svm.LinearSVC` with the same predictions.
 
-        For everything that consumes scikit-learn's models. The squared loss and Weston-Watkins
-        have no counterpart there: such a model predicts, but trained again it would become another.
+        For everything that consumes scikit-learn's models. The squared loss, Weston-Watkins and a
+        free intercept have no counterpart there: such a model predicts, but trained again it would
+        become another.
 
         Examples
         --------

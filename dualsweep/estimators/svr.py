@@ -168,6 +168,8 @@ class LinearSVR(RegressorMixin, CertifiedModel, LinearModel):
     def to_sklearn(self) -> Any:
         """Return a fitted `sklearn.svm.LinearSVR` with the same predictions.
 
+        A free intercept has no counterpart there: trained again, such a model would become another.
+
         Examples
         --------
         >>> from sklearn.datasets import load_diabetes

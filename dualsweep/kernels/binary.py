@@ -92,10 +92,10 @@ def sweep(
         if step != 0.0:
             alpha[i] = new
             row_axpy(rows, i, step * y[i], w)
-            # Rounding must not make a move look like a row that stayed at its bound.
             gain = -step * (grad + 0.5 * step * curvature)
             if kink > 0.0:
                 gain -= kink * (abs(new) - abs(a))
+            # Rounding must not make a move look like a row that stayed at its bound.
             gain = max(gain, TINY)
         grads[t] = seen
         gains[t] = gain

@@ -9,7 +9,7 @@ from .loss import Loss, best_dual, box
 
 __all__ = ["best_intercept"]
 
-HALVINGS = 200  # more than it takes from the largest numbers to the smallest difference
+HALVINGS = 100  # of what the intercept is known to be in, unless it is two neighbours before
 
 
 @jit_inline
@@ -30,8 +30,8 @@ def _falls(scores: Any, y: Any, target: Any, cost: Any, loss: Loss, b: float) ->
 def best_intercept(scores: Any, y: Any, target: Any, cost: Any, loss: Loss) -> float:
     """Return the b at which ``sum_i C_i loss(t_i - y_i (scores_i + b))`` is least.
 
-    The sum is convex, and its slope changes its sign among the places where slacks are at the kink,
-    which bisection narrows down to two numbers next to each other.
+    The sum is convex, and its slope changes its sign among the places where slacks are at the kink:
+    bisection.
     """
     low = high = y[0] * target[0] - scores[0]
     for i in range(1, scores.shape[0]):

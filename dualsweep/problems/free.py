@@ -19,7 +19,7 @@ __all__ = ["FreeProblem"]
 
 @dataclass(frozen=True)
 class FreeProblem(BinaryProblem):
-    """A binary problem whose intercept b, the last weight times the bias, is not penalised:
+    """A binary problem whose intercept b, the last weight times the bias, is not penalised.
 
         primal   min_{w, b}  1/2 |w|^2 + sum_i C_i * loss(t_i - y_i (w.x_i + b))
 
@@ -28,7 +28,7 @@ class FreeProblem(BinaryProblem):
     scaling down what is too much on one side of the sum; its weights get the intercept that is best
     for them. ``P(w, b) - D(a)`` then is the sum of the rows' shares of the gap, as it is with a
     penalty.
-    """  # noqa: D400
+    """
 
     @property
     def ridge(self) -> Any:
