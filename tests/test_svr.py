@@ -319,6 +319,7 @@ def test_blocks_reach_what_memory_does(tmp_path, loss):
     options = {"loss": loss, "epsilon": 0.1, "C": 0.01, "tol": 1e-5, "random_state": 0}
     model = LinearSVR(memory_limit=500_000, **options)
     weight = np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
+    weight[: store.starts[1]] = 0.0
     model.fit(store, sample_weight=weight, checkpoint=tmp_path / "checkpoint")
     assert_certified(model, X, y, weight)
     memory = LinearSVR(**options).fit(X, y, weight)

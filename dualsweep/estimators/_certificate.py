@@ -186,13 +186,13 @@ def _weights(model: Any, n_features: int, bias: float) -> Any:
     """Return a row of weights for each row of coefficients, that of the constant feature last."""
     coef = model.coef_.toarray() if hasattr(model.coef_, "toarray") else np.asarray(model.coef_)
     if is_regressor(model):
-        kind, n_rows, coef = "regressor", 1, np.atleast_2d(coef)
+        kind, n_rows, coef = "regressor of", 1, np.atleast_2d(coef)
     else:
-        kind = f"classifier of {len(model.classes_)} classes"
+        kind = f"classifier of {len(model.classes_)} classes and"
         n_rows = 1 if len(model.classes_) == 2 else len(model.classes_)
     if coef.shape != (n_rows, n_features):
         raise ValueError(
-            f"A linear {kind} and {n_features} features has {n_rows} rows of as many coefficients, "
+            f"A linear {kind} {n_features} features has {n_rows} rows of as many coefficients, "
             f"but coef_ has the shape {coef.shape}."
         )
     intercept = np.broadcast_to(np.asarray(model.intercept_, dtype=np.float64), n_rows)

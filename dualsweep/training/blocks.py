@@ -210,13 +210,14 @@ class BlockRegression(InBlocks, Regression):
             rows.update(target.tobytes())
         check_scale(self.primal_at_zero)
         if data.weight is not None:
+            costs_of_rows(settings, data.blocks.shape[0], data.weight)  # refuses if all vanish
             rows.update(data.weight.tobytes())
         facts = {"y and sample_weight": rows.hexdigest(), "epsilon": float(settings.epsilon)}
         self.checkpoint = self.open_checkpoint(facts)
 
     def _costs(self, b: int) -> Any:
-        rows = self.data.rows(b)
-        return costs_of_rows(self.settings, rows.stop - rows.start, self.data.weight_of(b))
+        rows, weight = self.data.rows(b), self.data.weight_of(b)
+        return costs_of_rows(self.settings, rows.stop - rows.start, weight, all_rows=False)
 
     def read(self, p: int, b: int) -> BinaryProblem:
         """Return block b."""
@@ -266,7 +267,9 @@ class BlockClasses(InBlocks, PerClass):
         passes, sqnorm, labels = self.read_rows(b)
         codes = class_codes(labels, self.classes)
         weight = self.data.weight_of(b)
-        cost = row_costs(self.settings.C, self.class_weight, self.classes, codes, weight)
+        cost = row_costs(
+            self.settings.C, self.class_weight, self.classes, codes, weight, all_rows=False
+        )
         return BinaryProblem(passes, sqnorm, self.labels(p, codes), cost, self.loss)
 
     def finished(self, p: int, result: Result) -> Result:

@@ -112,9 +112,10 @@ class MemoryRegression(Regression):
         return sp.csr_array(results[0].alpha[None, :])
 
 
-def costs_of_rows(settings: Settings, n_rows: int, weight: Any) -> Any:
+def costs_of_rows(settings: Settings, n_rows: int, weight: Any, all_rows: bool = True) -> Any:
     """Return ``C_i = C * sample_weight_i``."""
-    return row_costs(settings.C, None, np.zeros(1), np.zeros(n_rows, np.int64), weight)
+    codes = np.zeros(n_rows, np.int64)
+    return row_costs(settings.C, None, np.zeros(1), codes, weight, all_rows)
 
 
 def as_targets(y: Any) -> Any:
