@@ -13,11 +13,13 @@ from ..io._files import check_target
 from ..io.liblinear import integer_classes
 from ._command import FAILED, Command
 from ._options import (
+    AnyLoss,
     ClassWeight,
     Data,
+    Epsilon,
     Force,
+    Intercept,
     Json,
-    Loss,
     MaxIter,
     ModelFormat,
     MultiClass,
@@ -26,17 +28,19 @@ from ._options import (
     Schedule,
     Seed,
     Solver,
+    Task,
     Tol,
     TrainJobs,
     ZeroBased,
     check_parameters,
+    check_task,
     parse_costs,
 )
 from ._pictures import Plot, check_picture, new_figure, save_picture
 from .train import WRITERS, certificate, destination
 
 if TYPE_CHECKING:
-    from ..estimators import LinearSVCCV
+    from ..estimators import LinearSVCCV, LinearSVRCV
 
 __all__ = ["cv"]
 
@@ -68,7 +72,7 @@ def cv(
         typer.Option(
             metavar="SCORING",
             help="What to choose by, in scikit-learn's words: f1, roc_auc, balanced_accuracy, ...",
-            show_default="accuracy",
+            show_default="accuracy; of regression r2",
         ),
     ] = None,
     selection: Annotated[
@@ -88,10 +92,13 @@ def cv(
         float | None,
         typer.Option(help="Relative duality gap to prove in the search.", show_default="--tol"),
     ] = None,
-    loss: Loss = "squared_hinge",
+    task: Task = "classification",
+    loss: AnyLoss = None,
+    epsilon: Epsilon = 0.0,
     tol: Tol = 1e-3,
     max_iter: MaxIter = 1000,
     no_intercept: NoIntercept = False,
+    intercept: Intercept = "penalized",
     class_weight: ClassWeight = None,
     schedule: Schedule = "auto",
     multi_class: MultiClass = "ovr",
@@ -118,10 +125,17 @@ def cv(
     dualsweep cv rcv1.npz --costs 0.1,1,10 --scoring f1 --model rcv1.model.npz
 
     dualsweep cv news20.svm.bz2 --selection one_standard_error --plot news20.png
-    """
-    from ..estimators import LinearSVCCV
 
-    model = LinearSVCCV(
+    dualsweep cv prices.svm --task regression --scoring neg_mean_absolute_error
+    """
+    from ..estimators import LinearSVCCV, LinearSVRCV
+
+    own: dict[str, Any] = {"multi_class": multi_class, "class_weight": class_weight}
+    loss = check_task(task, loss, epsilon, **own)
+    kind: type[LinearSVCCV | LinearSVRCV] = LinearSVCCV
+    if task == "regression":
+        kind, own = LinearSVRCV, {"epsilon": epsilon}
+    model = kind(
         Cs=parse_costs(costs),
         cv=folds,
         scoring=scoring,
@@ -129,16 +143,16 @@ def cv(
         patience=patience or None,
         tol_search=tol_search,
         loss=loss,
-        multi_class=multi_class,
         solver=solver,
         schedule=schedule,
         fit_intercept=not no_intercept,
+        intercept=intercept,
         tol=tol,
         max_iter=max_iter,
-        class_weight=class_weight,
         n_jobs=n_jobs,
         random_state=seed,
         verbose=0 if quiet or json else 1,
+        **own,
     )
     check_parameters(model)
     path, model_format = destination(file, output, model_format)
@@ -153,7 +167,7 @@ def cv(
             check_picture(plot, force)
             command.writes(plot)
         X, y = command.load(file, zero_based=zero_based, n_jobs=n_jobs)
-        if output is not None and model_format == "liblinear":
+        if output is not None and model_format == "liblinear" and task == "classification":
             integer_classes(np.unique(y))  # rather now than after the work
         started = perf_counter()
         with command.warnings():
@@ -178,13 +192,13 @@ def cv(
             command.code = FAILED
 
 
-def _tol_search(model: LinearSVCCV) -> float:
+def _tol_search(model: LinearSVCCV | LinearSVRCV) -> float:
     return model.tol if model.tol_search is None else model.tol_search
 
 
-def _report(command: Command, model: LinearSVCCV) -> None:
+def _report(command: Command, model: LinearSVCCV | LinearSVRCV) -> None:
     """Note what the search found, and show a row for each C."""
-    scoring = model.scoring or "accuracy"
+    scoring = model.scoring or model._default_scoring
     command.facts |= {
         "C": model.C_,
         "scoring": scoring,
@@ -214,7 +228,7 @@ def _report(command: Command, model: LinearSVCCV) -> None:
     )
 
 
-def _draw(model: LinearSVCCV) -> Any:
+def _draw(model: LinearSVCCV | LinearSVRCV) -> Any:
     from ..plotting import PathDisplay
 
     figure = new_figure(6.4, 7.2)

@@ -42,12 +42,12 @@ def predict(
     zero_based: ZeroBased = None,
     json: Json = False,
 ) -> None:
-    """Predict the label of each row, one per line.
+    """Predict the label or the number of each row, one per line.
 
-    If the data have labels, the accuracy goes to stderr. A store may be larger than the memory.
-    Features of text that the model was not trained on are left out. A model does not know whether
-    its text counted columns from 0: for a few rows of text that did, none of which may have a
-    column 0, say --zero-based.
+    If the data have labels, the accuracy goes to stderr, of regression the mean squared error and
+    R2. A store may be larger than the memory. Features of text that the model was not trained on
+    are left out. A model does not know whether its text counted columns from 0: for a few rows of
+    text that did, none of which may have a column 0, say --zero-based.
 
     [bold]Examples[/bold]
 
@@ -83,11 +83,26 @@ def predict(
             command.facts["labels"] = predicted.tolist()
         else:
             sys.stdout.write(lines)
-        if y is not None and _comparable(y, predicted) and np.isin(y, model.classes_).any():
-            right = int((y == predicted).sum())
-            command.facts |= {"right": right, "accuracy": right / len(y)}
-            if not json:
-                command.say(f"Accuracy {right / len(y):.2%} ({right} of {len(y)} rows)")
+        if y is not None and _comparable(y, predicted):
+            facts, text = _quality(model, y, predicted)
+            command.facts |= facts
+            if text and not json:
+                command.say(text)
+
+
+def _quality(model: Any, y: Any, predicted: Any) -> tuple[dict[str, Any], str]:
+    """Return how good predictions are, as facts and in words; nothing if y says nothing of it."""
+    if not hasattr(model, "classes_"):
+        error = float(((y - predicted) ** 2).mean())
+        spread = float(((y - y.mean()) ** 2).mean())
+        r2 = 1.0 - error / spread if spread else float("nan")
+        text = f"Mean squared error {error:.6g}, R2 {r2:.4f} ({len(y)} rows)"
+        return {"mean_squared_error": error, "r2": r2}, text
+    if not np.isin(y, model.classes_).any():
+        return {}, ""
+    right = int((y == predicted).sum())
+    text = f"Accuracy {right / len(y):.2%} ({right} of {len(y)} rows)"
+    return {"right": right, "accuracy": right / len(y)}, text
 
 
 def _comparable(a: Any, b: Any) -> bool:

@@ -19,11 +19,13 @@ from ..training import train as train_model
 from ..training.verdict import shortfall
 from ._command import FAILED, INTERRUPTED, MEGABYTE, Command
 from ._options import (
+    AnyLoss,
     ClassWeight,
     Data,
+    Epsilon,
     Force,
+    Intercept,
     Json,
-    Loss,
     MaxIter,
     ModelFormat,
     MultiClass,
@@ -32,9 +34,11 @@ from ._options import (
     Schedule,
     Seed,
     Solver,
+    Task,
     Tol,
     TrainJobs,
     ZeroBased,
+    check_task,
     positive,
 )
 
@@ -67,13 +71,16 @@ def train(
             help="Cost of margin violations; larger fits more closely.",
         ),
     ] = 1.0,
-    loss: Loss = "squared_hinge",
+    task: Task = "classification",
+    loss: AnyLoss = None,
+    epsilon: Epsilon = 0.0,
     tol: Tol = 1e-3,
     max_iter: MaxIter = 1000,
     max_time: Annotated[
         float | None, typer.Option(callback=positive, help="Seconds to give up after.")
     ] = None,
     no_intercept: NoIntercept = False,
+    intercept: Intercept = "penalized",
     class_weight: ClassWeight = None,
     schedule: Schedule = "auto",
     multi_class: MultiClass = "ovr",
@@ -116,14 +123,18 @@ def train(
     dualsweep train news20.svm.bz2 --max-time 60 --format liblinear --force
 
     dualsweep train huge.store --memory-limit 1500 --checkpoint huge.checkpoint
+
+    dualsweep train prices.svm --task regression --epsilon 0.1
     """
     settings = Settings(
         C=cost,
-        loss=loss,
+        loss=check_task(task, loss, epsilon, multi_class=multi_class, class_weight=class_weight),
+        epsilon=epsilon,
         multi_class=multi_class,
         schedule=schedule,
         solver=solver,
         fit_intercept=not no_intercept,
+        intercept=intercept,
         tol=tol,
         max_iter=max_iter,
         max_time=max_time,
@@ -149,7 +160,7 @@ def train(
             if memory_limit is None
             else _open(command, file)
         )
-        if model_format == "liblinear":  # rather now than after the work
+        if model_format == "liblinear" and task == "classification":  # rather now than later
             integer_classes(_classes(X) if y is None else np.unique(y))
         started = perf_counter()
         interrupted = False

@@ -92,7 +92,7 @@ class LinearSVC(InMemory):
         **{
             name: allowed
             for name, allowed in InMemory._parameter_constraints.items()
-            if name not in ("solver", "warm_start", "memory_limit")
+            if name not in ("solver", "intercept", "warm_start", "memory_limit")
         },
         "client": [Client, None],
     }

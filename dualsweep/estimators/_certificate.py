@@ -6,13 +6,16 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..problems.result import relative
 from ..solvers.run import ROUNDING, primal_and_gap_of
-from ..training import Context, Fitted, TrainingSet, train
+from ..training import Context, Fitted, train, training_set
 from ._validation import check_weights
+from .certified import CertifiedModel
 from .svc import LinearSVC
+from .svr import LinearSVR
 
 __all__ = ["Certificate", "certify"]
 
@@ -48,6 +51,8 @@ def certify(
     C: float | None = None,
     loss: str | None = None,
     multi_class: str | None = None,
+    epsilon: float | None = None,
+    intercept: str | None = None,
     tol: float = 1e-3,
     max_iter: int = 1000,
     max_time: float | None = None,
@@ -63,19 +68,20 @@ def certify(
 
     Parameters
     ----------
-    model : classifier
+    model : classifier or regressor
         A fitted linear classifier with `coef_`, `intercept_` and `classes_`: a `LinearSVC` or
-        `LinearSVCCV`, trained here or read from a file of LIBLINEAR, or one of scikit-learn's. Its
-        parameters of the names of `LinearSVC`'s (C, loss, multi_class, class_weight, fit_intercept
-        and intercept_scaling) say which problem is meant.
+        `LinearSVCCV`, trained here or read from a file of LIBLINEAR, or one of scikit-learn's; or a
+        linear regressor. Its parameters of the names of `LinearSVC`'s or `LinearSVR`'s (C, loss,
+        multi_class, epsilon, class_weight, fit_intercept, intercept and intercept_scaling) say
+        which problem is meant.
     X, y : array-like
         The data the model was trained on, or other data with the same classes: then the
         certificate says how good the model is for those.
     sample_weight : array-like of shape (n_samples,), default=None
         Multiplies C per row, as in `LinearSVC.fit`.
-    C, loss, multi_class : default=None
-        Of the problem, instead of the model's own. C and loss have to be given where the model has
-        none that `LinearSVC` knows.
+    C, loss, multi_class, epsilon, intercept : default=None
+        Of the problem, instead of the model's own. C and loss, and epsilon of regression, have to
+        be given where the model has none that `LinearSVC` or `LinearSVR` knows.
     tol : float, default=1e-3
         Relative gap to look for.
     max_iter, max_time, n_jobs
@@ -100,17 +106,25 @@ def certify(
     """
     check_is_fitted(model)
     model = getattr(model, "best_estimator_", model)
-    problem = _problem(model, C=C, loss=loss, multi_class=multi_class)
+    given = {"C": C, "loss": loss, "multi_class": multi_class, "epsilon": epsilon}
+    problem = _problem(model, **given, intercept=intercept)
     X, y = validate_data(
-        model, X, y, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
+        model,
+        X,
+        y,
+        reset=False,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        order="C",
+        y_numeric=is_regressor(model),
     )
     settings = replace(
         problem._settings(), tol=BOUND_SHARE * tol, max_iter=max_iter, max_time=max_time
     )
     weights = _weights(model, X.shape[1], settings.bias)
     with Context(n_jobs=n_jobs) as context:
-        data = TrainingSet(X, y, check_weights(sample_weight, X), settings.bias, context)
-        if not np.array_equal(data.classes, model.classes_):
+        data = training_set(X, y, check_weights(sample_weight, X), settings, context)
+        if not is_regressor(model) and not np.array_equal(data.classes, model.classes_):
             raise ValueError(
                 f"The model has the classes {_some(model.classes_)}, but y has "
                 f"{_some(data.classes)}."
@@ -144,16 +158,21 @@ def _primals(found: Fitted, weights: Any) -> Any:
     return np.array(primals)
 
 
-def _problem(model: Any, **given: Any) -> LinearSVC:
-    """Return a `LinearSVC` with the parameters of the problem that is meant."""
-    params = {}
-    for name in ("C", "loss", "multi_class", "class_weight", "fit_intercept", "intercept_scaling"):
+def _problem(model: Any, **given: Any) -> CertifiedModel:
+    """Return a `LinearSVC` or `LinearSVR` with the parameters of the problem that is meant."""
+    kind: type[CertifiedModel] = LinearSVC
+    own: tuple[str, ...] = ("multi_class", "class_weight")
+    needed: tuple[str, ...] = ("C", "loss")
+    if is_regressor(model):
+        kind, own, needed = LinearSVR, ("epsilon",), ("C", "loss", "epsilon")
+    params: dict[str, Any] = {}
+    for name in ("C", "loss", *own, "fit_intercept", "intercept", "intercept_scaling"):
         if given.get(name) is not None:
             params[name] = given[name]
         elif hasattr(model, name):
             params[name] = getattr(model, name)
-    problem = LinearSVC(**params)
-    for name in ("C", "loss"):
+    problem = kind(**params)
+    for name in needed:
         if name not in params:
             raise ValueError(
                 f"{type(model).__name__} has no {name} that says which problem is meant: pass "
@@ -166,11 +185,15 @@ def _problem(model: Any, **given: Any) -> LinearSVC:
 def _weights(model: Any, n_features: int, bias: float) -> Any:
     """Return a row of weights for each row of coefficients, that of the constant feature last."""
     coef = model.coef_.toarray() if hasattr(model.coef_, "toarray") else np.asarray(model.coef_)
-    n_rows = 1 if len(model.classes_) == 2 else len(model.classes_)
+    if is_regressor(model):
+        kind, n_rows, coef = "regressor of", 1, np.atleast_2d(coef)
+    else:
+        kind = f"classifier of {len(model.classes_)} classes and"
+        n_rows = 1 if len(model.classes_) == 2 else len(model.classes_)
     if coef.shape != (n_rows, n_features):
         raise ValueError(
-            f"A linear classifier of {len(model.classes_)} classes and {n_features} features has "
-            f"{n_rows} rows of as many coefficients, but coef_ has the shape {coef.shape}."
+            f"A linear {kind} {n_features} features has {n_rows} rows of as many coefficients, "
+            f"but coef_ has the shape {coef.shape}."
         )
     intercept = np.broadcast_to(np.asarray(model.intercept_, dtype=np.float64), n_rows)
     if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):

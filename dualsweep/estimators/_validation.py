@@ -6,6 +6,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_regressor
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
@@ -24,20 +25,29 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any,
     """Return X, y and sample weights as they are trained on; note on `estimator` what X looks like.
 
     X may be a store, with labels that replace its own, or y None. The weights are float64, or None
-    if there are none.
+    if there are none. A regressor's y has to be numbers, and any other's classes.
     """
+    numeric = is_regressor(estimator)
     if isinstance(X, Blocks):
         if y is not None:
             y = column_or_1d(y, warn=True)
-            check_classification_targets(y)
+            if not numeric:
+                check_classification_targets(y)
             if len(y) != X.shape[0]:
                 raise ValueError(f"The store has {X.shape[0]} rows, but y has {len(y)}.")
         estimator.__dict__.pop("feature_names_in_", None)
     else:
         X, y = validate_data(
-            estimator, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
+            estimator,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            order="C",
+            y_numeric=numeric,
         )
-        check_classification_targets(y)
+        if not numeric:
+            check_classification_targets(y)
     return X, y, check_weights(sample_weight, X)
 
 

@@ -50,8 +50,18 @@ def balanced_weights(mass: Any) -> Any:
     return mass.sum() / (len(mass) * mass)
 
 
-def row_costs(C: float, class_weight: Any, classes: Any, codes: Any, sample_weight: Any) -> Any:
-    """Return ``C_i = C * sample_weight_i * class_weight[y_i]``."""
+def row_costs(
+    C: float,
+    class_weight: Any,
+    classes: Any,
+    codes: Any,
+    sample_weight: Any,
+    all_rows: bool = True,
+) -> Any:
+    """Return ``C_i = C * sample_weight_i * class_weight[y_i]``.
+
+    A class whose costs all vanish is refused, unless there are more rows than these.
+    """
     weight = np.ones(len(codes)) if sample_weight is None else sample_weight
     if class_weight is None:
         per_class = np.ones(len(classes))
@@ -79,7 +89,8 @@ def row_costs(C: float, class_weight: Any, classes: Any, codes: Any, sample_weig
     small = cost < LEAST_COST
     if small.any():
         cost[small] = 0.0
-        _refuse_vanished(classes, codes, per_class, cost)
+        if all_rows:
+            _refuse_vanished(classes, codes, per_class, cost)
     return cost
 
 

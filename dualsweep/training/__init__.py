@@ -4,6 +4,7 @@ from .blocks import BlockSet, load_if_it_fits, training_data
 from .context import Context, Watcher
 from .data import TrainingSet
 from .fitting import Fitted, train
+from .regression import training_set
 from .settings import Settings, draw_seed
 
 __all__ = [
@@ -17,4 +18,5 @@ __all__ = [
     "load_if_it_fits",
     "train",
     "training_data",
+    "training_set",
 ]

@@ -1,7 +1,8 @@
-"""Training on a store: one-versus-rest problems whose rows are read block by block."""
+"""Training on a store: problems of one vector of weights, their rows read block by block."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -10,18 +11,21 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..io.checkpoint import Checkpoint
+from ..kernels.loss import sum_losses
 from ..problems.binary import BinaryProblem
 from ..problems.labels import balanced_weights, check_classes, class_codes, row_costs
+from ..problems.losses import REGRESSION_LOSSES, loss_numbers
 from ..problems.result import Result
 from ..rows.layouts import as_rows
 from ..rows.passes import Passes
 from ..solvers.blocks import BlockProblem, Blocks, Saving
 from .context import Context
 from .data import TrainingSet, check_finite
-from .formulations import PerClass
+from .formulations import Formulation, PerClass
+from .regression import Regression, as_targets, check_scale, costs_of_rows, training_set
 from .settings import Settings
 
-__all__ = ["BlockFormulation", "BlockSet", "load_if_it_fits", "training_data"]
+__all__ = ["BlockSet", "load_if_it_fits", "training_data"]
 
 # What training in memory takes a row besides its entries, at most.
 IN_MEMORY_ROW = 128
@@ -46,7 +50,7 @@ def training_data(
     """Return what was checked as it is trained on, in memory or in blocks."""
     if isinstance(X, Blocks):
         return BlockSet(X, y, weight, checkpoint, context)
-    return TrainingSet(X, y, weight, settings.bias, context)
+    return training_set(X, y, weight, settings, context)
 
 
 class BlockSet:
@@ -101,7 +105,7 @@ class BlockSet:
         check_classes(classes)
         return classes, np.array([found[label] for label in classes.tolist()])
 
-    def formulate(self, settings: Settings) -> BlockFormulation:
+    def formulate(self, settings: Settings) -> InBlocks:
         """Return the problems to solve."""
         more = (
             f"Use another, or raise memory_limit ({settings.memory_limit:,} bytes) until the "
@@ -112,64 +116,50 @@ class BlockSet:
                 "Block by block there is only multi_class='ovr', not "
                 f"{settings.multi_class!r}. {more}."
             )
+        if settings.free_intercept:
+            raise ValueError(f"Block by block there is no intercept='free'. {more}.")
         if settings.solver == "newton":
             raise ValueError(f"Block by block there are sweeps only, not solver='newton'. {more}.")
-        return BlockFormulation(self, settings)
+        regression = settings.loss in REGRESSION_LOSSES
+        return (BlockRegression if regression else BlockClasses)(self, settings)
 
 
-class BlockFormulation(PerClass):
-    """A binary problem per class, of rows in blocks, one after the other.
-
-    That takes the memory of one problem, and reads the blocks once per class and pass. (All
-    classes side by side would read them once for all, but keep the dual variables of all.)
-    """
+class InBlocks(Formulation):
+    """What problems have in common whose rows are in blocks."""
 
     side_by_side = False
+    data: BlockSet
+    settings: Settings
+    checkpoint: Checkpoint | None
+    primal_at_zero: float
 
-    def __init__(self, data: BlockSet, settings: Settings) -> None:
-        classes, mass = data.count()
-        super().__init__(classes, data.blocks.shape[0], settings.bias, settings.loss)
-        self.data, self.settings = data, settings
-        self.class_weight = settings.class_weight
-        if isinstance(self.class_weight, str):
-            balanced = balanced_weights(mass).tolist()
-            self.class_weight = dict(zip(classes.tolist(), balanced, strict=True))
-        # The costs of one row per class, of the weight of all its rows: refuses if they overflow.
-        codes = np.arange(len(classes))
-        self.costs = row_costs(settings.C, self.class_weight, classes, codes, mass)
-        self.checkpoint = self._checkpoint() if data.checkpoint is not None else None
-
-    def _checkpoint(self) -> Checkpoint:
+    def open_checkpoint(self, facts: dict[str, Any]) -> Checkpoint | None:
+        """Return where the state is kept, if anywhere, of the problem that facts make out."""
         data, settings = self.data, self.settings
-        rows = sha256()
-        if data.y is not None:
-            for b in range(data.n_blocks):
-                rows.update(class_codes(data.labels_of(b), self.classes).tobytes())
-        if data.weight is not None:
-            rows.update(data.weight.tobytes())
+        if data.checkpoint is None:
+            return None
         problem = {
             "data": data.blocks.fingerprint,
-            "y and sample_weight": rows.hexdigest(),
-            "classes": self.classes.tolist(),
+            **facts,
             "C": float(settings.C),
             "loss": settings.loss,
-            "class_weight": None if self.class_weight is None else repr(self.class_weight),
             "intercept_scaling": float(self.bias),
             "schedule": settings.schedule,
             "random_state": settings.random_state,
         }
         return Checkpoint(data.checkpoint, problem)
 
-    def read(self, p: int, b: int) -> BinaryProblem:
-        """Return block b of the p-th problem."""
+    def read_rows(self, b: int) -> tuple[Passes, Any, Any]:
+        """Return block b: its rows, their squared norms, and labels."""
         X, labels = self.data.blocks.read(b)
         passes = Passes(as_rows(X, self.bias), self.data.workers)
         sqnorm = passes.sqnorms()
         check_finite(sqnorm, self.data.rows(b).start)
-        codes = class_codes(labels if self.data.y is None else self.data.labels_of(b), self.classes)
-        weight = self.data.weight_of(b)
-        cost = row_costs(self.settings.C, self.class_weight, self.classes, codes, weight)
-        return BinaryProblem(passes, sqnorm, self.labels(p, codes), cost, self.loss)
+        return passes, sqnorm, labels if self.data.y is None else self.data.labels_of(b)
+
+    @abstractmethod
+    def read(self, p: int, b: int) -> BinaryProblem:
+        """Return block b of the p-th problem."""
 
     def problem(self, p: int) -> BlockProblem:
         """Return the p-th problem."""
@@ -180,7 +170,7 @@ class BlockFormulation(PerClass):
             blocks.starts,
             blocks.block_bytes,
             n_weights=blocks.shape[1] + 1,
-            primal_at_zero=float(self.costs.sum()),
+            primal_at_zero=self.primal_at_zero,
             memory=memory,
         )
 
@@ -195,18 +185,100 @@ class BlockFormulation(PerClass):
         )
 
     def finished(self, p: int, result: Result) -> Result:
-        """Keep of the dual variables those that are not 0, with signs."""
-        for b in range(self.data.n_blocks):
-            positive = class_codes(self.data.labels_of(b), self.classes) == self.positives[p]
-            result.alpha[self.data.rows(b)][~positive] *= -1.0
+        """Keep of the dual variables those that are not 0."""
         result.alpha = sp.csr_array(result.alpha[None, :])
         return result
-
-    def complete(self, results: list[Result]) -> None:
-        """Let classes that were not begun score below those that were, in place."""
-        self.fill_in(results, self.costs)
 
     def dual_coef(self, results: list[Result]) -> Any:
         """Return the model's signed dual variables."""
         alphas = [result.alpha for result in results]
         return alphas[0] if len(alphas) == 1 else sp.vstack(alphas, format="csr")
+
+
+class BlockRegression(InBlocks, Regression):
+    """The problem of regression, of rows in blocks."""
+
+    def __init__(self, data: BlockSet, settings: Settings) -> None:
+        loss = loss_numbers(settings.loss, settings.epsilon)
+        super().__init__(data.blocks.shape[0], settings.bias, loss)
+        self.data, self.settings = data, settings
+        rows = sha256()
+        self.primal_at_zero = 0.0
+        for b in range(data.n_blocks):
+            target, cost = as_targets(data.labels_of(b)), self._costs(b)
+            self.primal_at_zero += sum_losses(target[cost > 0], cost[cost > 0], loss)
+            rows.update(target.tobytes())
+        check_scale(self.primal_at_zero)
+        if data.weight is not None:
+            costs_of_rows(settings, data.blocks.shape[0], data.weight)  # refuses if all vanish
+            rows.update(data.weight.tobytes())
+        facts = {"y and sample_weight": rows.hexdigest(), "epsilon": float(settings.epsilon)}
+        self.checkpoint = self.open_checkpoint(facts)
+
+    def _costs(self, b: int) -> Any:
+        rows, weight = self.data.rows(b), self.data.weight_of(b)
+        return costs_of_rows(self.settings, rows.stop - rows.start, weight, all_rows=False)
+
+    def read(self, p: int, b: int) -> BinaryProblem:
+        """Return block b."""
+        passes, sqnorm, y = self.read_rows(b)
+        return BinaryProblem(
+            passes, sqnorm, np.ones(len(y)), self._costs(b), self.loss, as_targets(y)
+        )
+
+
+class BlockClasses(InBlocks, PerClass):
+    """A binary problem per class, of rows in blocks, one after the other.
+
+    That takes the memory of one problem, and reads the blocks once per class and pass. (All
+    classes side by side would read them once for all, but keep the dual variables of all.)
+    """
+
+    def __init__(self, data: BlockSet, settings: Settings) -> None:
+        classes, mass = data.count()
+        super().__init__(classes, data.blocks.shape[0], settings.bias, settings.loss)
+        self.data, self.settings = data, settings
+        self.class_weight = settings.class_weight
+        if isinstance(self.class_weight, str):
+            balanced = balanced_weights(mass).tolist()
+            self.class_weight = dict(zip(classes.tolist(), balanced, strict=True))
+        # The costs of one row per class, of the weight of all its rows: refuses if they overflow.
+        codes = np.arange(len(classes))
+        self.costs = row_costs(settings.C, self.class_weight, classes, codes, mass)
+        self.primal_at_zero = float(self.costs.sum())
+        self.checkpoint = None if data.checkpoint is None else self.open_checkpoint(self._facts())
+
+    def _facts(self) -> dict[str, Any]:
+        data = self.data
+        rows = sha256()
+        if data.y is not None:
+            for b in range(data.n_blocks):
+                rows.update(class_codes(data.labels_of(b), self.classes).tobytes())
+        if data.weight is not None:
+            rows.update(data.weight.tobytes())
+        return {
+            "y and sample_weight": rows.hexdigest(),
+            "classes": self.classes.tolist(),
+            "class_weight": None if self.class_weight is None else repr(self.class_weight),
+        }
+
+    def read(self, p: int, b: int) -> BinaryProblem:
+        """Return block b of the p-th problem."""
+        passes, sqnorm, labels = self.read_rows(b)
+        codes = class_codes(labels, self.classes)
+        weight = self.data.weight_of(b)
+        cost = row_costs(
+            self.settings.C, self.class_weight, self.classes, codes, weight, all_rows=False
+        )
+        return BinaryProblem(passes, sqnorm, self.labels(p, codes), cost, self.loss)
+
+    def finished(self, p: int, result: Result) -> Result:
+        """Keep of the dual variables those that are not 0, with signs."""
+        for b in range(self.data.n_blocks):
+            positive = class_codes(self.data.labels_of(b), self.classes) == self.positives[p]
+            result.alpha[self.data.rows(b)][~positive] *= -1.0
+        return super().finished(p, result)
+
+    def complete(self, results: list[Result]) -> None:
+        """Let classes that were not begun score below those that were, in place."""
+        self.fill_in(results, self.costs)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, fields
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..problems.result import Progress, Result
 from ..solvers.path import start_from
 from ..solvers.solve import Start, solve
-from .blocks import BlockFormulation, BlockSet
 from .context import Context
-from .data import TrainingSet
 from .formulations import Formulation
 from .settings import Settings
 
@@ -27,11 +25,18 @@ logger = logging.getLogger("dualsweep")
 LEAST_EPOCHS = 3
 
 
+class Data(Protocol):
+    """Rows, labels and weights, wherever they are: a `TrainingSet`, a `BlockSet`, a cluster's."""
+
+    def formulate(self, settings: Settings) -> Formulation:
+        """Return the problems to solve."""
+
+
 @dataclass(frozen=True)
 class Fitted:
     """What comes of a training; see the attributes of `LinearSVC` for what it means."""
 
-    formulation: Formulation | BlockFormulation
+    formulation: Formulation
     results: list[Result]  # of the problems
     classes: Any
     coef: Any
@@ -48,13 +53,13 @@ class Fitted:
     history: Any
 
     def attributes(self) -> dict[str, Any]:
-        """Return the attributes of an estimator, by name."""
-        names = [field.name for field in fields(self)[2:]]
-        return {f"{name}_": getattr(self, name) for name in names}
+        """Return the attributes of an estimator, by name; of regression, without classes."""
+        found = {f"{field.name}_": getattr(self, field.name) for field in fields(self)[2:]}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 def train(
-    data: TrainingSet | BlockSet,
+    data: Data,
     settings: Settings,
     context: Context,
     *,
@@ -68,7 +73,7 @@ def train(
 
     Parameters
     ----------
-    data : TrainingSet or BlockSet
+    data : Data
         Rows, labels and weights.
     settings : Settings
         What to train, and how far.
@@ -138,7 +143,7 @@ def train(
     return _fitted(formulation, results)
 
 
-def _fitted(formulation: Formulation | BlockFormulation, results: list[Result]) -> Fitted:
+def _fitted(formulation: Formulation, results: list[Result]) -> Fitted:
     """Return the model that the solutions of the problems make."""
     formulation.complete(results)
     attributes = formulation.attributes(*[result.w for result in results])
@@ -152,7 +157,7 @@ def _fitted(formulation: Formulation | BlockFormulation, results: list[Result]) 
         classes=formulation.classes,
         coef=attributes["coef_"],
         intercept=attributes["intercept_"],
-        n_features_in=attributes["coef_"].shape[1],
+        n_features_in=attributes["coef_"].shape[-1],
         dual_coef=dual_coef,
         support=formulation.support(dual_coef),
         primal_objective=primal,

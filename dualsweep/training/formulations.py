@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from ..kernels.loss import bounds, sum_losses
 from ..problems.binary import BinaryProblem
+from ..problems.free import FreeProblem
 from ..problems.losses import LOSSES
 from ..problems.multiclass import MulticlassProblem
 from ..problems.result import Result
@@ -29,8 +30,8 @@ class Formulation(ABC):
 
     Parameters
     ----------
-    classes : array
-        The classes.
+    classes : array or None
+        The classes, if there are any.
     n_rows : int
         Rows of X.
     bias : float
@@ -75,7 +76,8 @@ class Formulation(ABC):
     def attributes(self, *ws: Any) -> dict[str, Any]:
         """Return classes, coefficients and intercepts of the weights of the problems."""
         coef, last = self.coef(ws)
-        return {"classes_": self.classes, "coef_": coef, "intercept_": self.bias * last}
+        classes = {} if self.classes is None else {"classes_": self.classes}
+        return {**classes, "coef_": coef, "intercept_": self.bias * last}
 
     @abstractmethod
     def coef(self, ws: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -97,9 +99,12 @@ class Formulation(ABC):
 class PerClass(Formulation):
     """A binary problem per class; for two classes, only the second against the first."""
 
-    def __init__(self, classes: Any, n_rows: int, bias: float, loss: str) -> None:
+    def __init__(
+        self, classes: Any, n_rows: int, bias: float, loss: str, free: bool = False
+    ) -> None:
         super().__init__(classes, n_rows, bias)
         self.loss = LOSSES[loss]
+        self.kind = FreeProblem if free else BinaryProblem
         self.positives = [1] if len(classes) == 2 else list(range(len(classes)))
         self.names = [f"class {classes[k]}" for k in self.positives]
 
@@ -151,7 +156,8 @@ class PerClass(Formulation):
 
     def give(self, result: Result, w: Any, slack: Any, cost: Any) -> None:
         """Put weights into a result whose dual variables are 0, and prove nothing of them."""
-        primal = 0.5 * float(w @ w) + sum_losses(slack, cost, self.loss)
+        penalised = w[:-1] if self.kind is FreeProblem else w
+        primal = 0.5 * float(penalised @ penalised) + sum_losses(slack, cost, self.loss)
         result.w, result.primal, result.gap = w, primal, primal
         last = result.history[-1]
         last["primal"], last["dual"], last["gap"] = primal, 0.0, primal
@@ -170,15 +176,16 @@ class OneVersusRest(PerClass):
         cost: Any,
         bias: float,
         loss: str,
+        free: bool,
     ) -> None:
-        super().__init__(classes, len(codes), bias, loss)
+        super().__init__(classes, len(codes), bias, loss, free)
         self.passes, self.sqnorm = passes, sqnorm
         self.codes, self.cost = codes, cost
 
     def problem(self, p: int) -> BinaryProblem:
         """Return the p-th problem."""
         y = self.labels(p, self.codes)
-        return BinaryProblem(self.passes, self.sqnorm, y, self.cost, self.loss)
+        return self.kind(self.passes, self.sqnorm, y, self.cost, self.loss)
 
     def start(self, p: int, dual_coef: Any) -> Any:
         """Return feasible dual variables near those of another model."""
@@ -231,8 +238,9 @@ class AllAtOnce(Formulation):
         cost: Any,
         bias: float,
         loss: str,
+        free: bool,
     ) -> None:
-        super().__init__(classes, len(codes), bias)  # `loss` is that of one-versus-rest
+        super().__init__(classes, len(codes), bias)  # `loss` and `free` are for one-versus-rest
         y = np.maximum(codes, 0).astype(np.int64)  # rows without a class have no cost either
         self.whole = MulticlassProblem(passes, sqnorm, y, cost, joint, len(classes))
         self.names = [f"{len(classes)} classes"]
