@@ -83,6 +83,7 @@ class ClusterFormulation(Formulation):
             cost=none,
             bias=settings.bias,
             loss=settings.loss,
+            free=False,
         )
         self.names = self.like.names
 

@@ -66,6 +66,7 @@ class _Shard:
             cost=self.cost,
             bias=settings.bias,
             loss=settings.loss,
+            free=False,
         )
 
 

@@ -83,7 +83,7 @@ class Part:
     def totals(self, problem: Any, w: Any, which: str) -> Answer:
         """Return what a certificate of w and the dual variables adds up."""
         members = problem.candidates
-        length = problem.margin_length(squared_length(w.ravel("K")))
+        length = problem.margin_length(problem.size(w))
         slack = np.empty(len(members))
         return None, problem.totals(members, self.duals(problem, which), w, length, slack)
 
@@ -149,7 +149,8 @@ class PartsProblem:
         self.candidates = range(parts.n_rows)
         self.weights_shape = like.weights_shape
         self.primal_at_zero = primal_at_zero
-        self.zero_weights, self.margin_length = like.zero_weights, like.margin_length
+        self.zero_weights = like.zero_weights
+        self.size, self.margin_length = like.size, like.margin_length
         self._summed = parts.restarts  # as they were when weights were last summed up
 
     @property
@@ -180,14 +181,14 @@ class PartsProblem:
         A part that was lost since w was summed up has other dual variables now. Then w is summed up
         again, and the objective is made that of the new w.
         """
-        before = after = squared_length(w.ravel("K"))
+        before = after = self.size(w)
         while True:
             totals = self.parts.ask("totals", w, which=alpha.which)[1]
             if not self.outdated:
                 totals[0] += 0.5 * (after - before)
                 return totals
             self.fill_weights(members, alpha, w)
-            after = squared_length(w.ravel("K"))
+            after = self.size(w)
 
     def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
         """Return 1: the slacks it would take are not kept."""
@@ -234,7 +235,7 @@ class PartsSweeper:
             self._settle(w)
         start = self.share * (w - self.hoped + self.multiplier)
         weights, totals = self.parts.ask("advance", start, rho=self.rho)
-        primal, gap = primal_and_gap(squared_length(start.ravel("K")), totals, run.problem.n_rows)
+        primal, gap = primal_and_gap(self.problem.size(start), totals, run.problem.n_rows)
         # P(start) - D(alpha), of the dual variables before these sweeps.
         self.seen = gap + 0.5 * squared_length((start - w).ravel("K"))
         before, self.dual = self.dual, primal - self.seen
