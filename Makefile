@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 
-.PHONY: demo test lint types fuzz mutate coverage bench-binary bench-hard bench-multiclass bench-regression bench-io bench-path bench-sdm clean
+.PHONY: demo test lint types fuzz mutate coverage bench-binary bench-hard bench-multiclass bench-regression bench-io bench-path bench-sdm bench-dask clean
 
 demo: $(VENV)/.plot
 	$(BIN)/dualsweep demo
@@ -95,6 +95,13 @@ bench-io: $(VENV)/.dev
 # Searches for C against GridSearchCV, cold fits and LIBLINEAR -C; see benchmarks/README.md.
 bench-path: $(VENV)/.dev
 	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/searches.py
+
+# Training in partitions: rounds simulated for 2 to 256 of them, and time, rounds and bytes on local
+# clusters of 1, 2 and 4 workers against in memory.
+bench-dask: $(VENV)/.dev
+	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/distributed.py clusters
+	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/distributed.py rounds \
+		--picture benchmarks/outputs/rounds.png
 
 # Keerthi et al.'s Tables 4.2 and 4.3, into docs/sdm-tables.md.
 bench-sdm: $(VENV)/.dev
