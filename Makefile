@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 
-.PHONY: demo test lint types fuzz mutate coverage bench-binary bench-hard bench-multiclass bench-io bench-path bench-sdm clean
+.PHONY: demo test lint types fuzz mutate coverage bench-binary bench-hard bench-multiclass bench-regression bench-io bench-path bench-sdm bench-dask clean
 
 demo: $(VENV)/.plot
 	$(BIN)/dualsweep demo
@@ -78,6 +78,16 @@ bench-multiclass: $(VENV)/.dev
 	$(BIN)/python benchmarks/block_steps.py --table benchmarks/outputs/block_steps.md
 	$(BIN)/python benchmarks/sdm_tables.py --data dna satimage mnist news20 20news letter sector
 
+# Regression against LIBLINEAR and scikit-learn: numbers of the rows of covtype, mnist (dense) and
+# blogs, from the others.
+bench-regression: $(VENV)/.dev
+	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/ratios.py \
+		--data elevation pixel length --C 0.1 1 10 100 \
+		--loss epsilon_insensitive squared_epsilon_insensitive \
+		--solvers dualsweep liblinear sklearn "sklearn[dual=False]" \
+		--targets 1e-3 --repeats 3 --cap 60 --floor 5e-4 \
+		--out benchmarks/outputs/regression.csv --table benchmarks/outputs/regression.md
+
 # From file to rows and to model, against scikit-learn and LIBLINEAR; blogs and imdb of DATA as text.
 bench-io: $(VENV)/.dev
 	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/io.py --table benchmarks/outputs/io.md
@@ -85,6 +95,13 @@ bench-io: $(VENV)/.dev
 # Searches for C against GridSearchCV, cold fits and LIBLINEAR -C; see benchmarks/README.md.
 bench-path: $(VENV)/.dev
 	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/searches.py
+
+# Training in partitions: rounds simulated for 2 to 256 of them, and time, rounds and bytes on local
+# clusters of 1, 2 and 4 workers against in memory.
+bench-dask: $(VENV)/.dev
+	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/distributed.py clusters
+	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/distributed.py rounds \
+		--picture benchmarks/outputs/rounds.png
 
 # Keerthi et al.'s Tables 4.2 and 4.3, into docs/sdm-tables.md.
 bench-sdm: $(VENV)/.dev

@@ -1,10 +1,10 @@
-"""The linear SVM of two or more classes, and when to stop asking a contender for more accuracy."""
+"""The linear SVM, and when to stop asking a contender for more accuracy."""
 
 import math
 from typing import ClassVar
 
 import numpy as np
-from benchmark_utils import MULTICLASS
+from benchmark_utils import BINARY, EPSILON, MULTICLASS, REGRESSION
 from benchopt import BaseObjective
 from benchopt.stopping_criterion import StoppingCriterion
 
@@ -17,12 +17,19 @@ def hinges(scores, y):
     return violations
 
 
-# Of a row's scores, a single one with labels -1 and 1, or one per class.
+def beyond(scores, y):
+    """Return by how much each row is further than epsilon from its target."""
+    return np.maximum(0.0, np.abs(y - scores[:, 0]) - EPSILON)
+
+
+# Of a row's scores, a single one with labels -1 and 1 or a target, or one per class.
 LOSSES = {
     "hinge": lambda scores, y: np.maximum(0.0, 1.0 - y * scores[:, 0]),
     "squared_hinge": lambda scores, y: np.maximum(0.0, 1.0 - y * scores[:, 0]) ** 2,
     "crammer_singer": lambda scores, y: hinges(scores, y).max(axis=1),
     "weston_watkins": lambda scores, y: hinges(scores, y).sum(axis=1),
+    "epsilon_insensitive": beyond,
+    "squared_epsilon_insensitive": lambda scores, y: beyond(scores, y) ** 2,
 }
 
 # Two rungs a decade: wider steps make a contender overshoot the accuracy it is compared at.
@@ -77,15 +84,18 @@ class Objective(BaseObjective):
     sampling_strategy = "tolerance"
     stopping_criterion = Ladder()
     parameters: ClassVar = {
-        "loss": ["hinge", "squared_hinge", *MULTICLASS],
+        "loss": [*BINARY, *MULTICLASS, *REGRESSION],
         "C": [1.0],
         "stop_at": [None],  # a value of the objective that ends the ladder
     }
 
     def skip(self, X, y, positive):
+        classes = y.dtype.kind != "f"
+        if (self.loss in REGRESSION) == classes:
+            return True, f"{self.loss} is for {'targets' if classes else 'classes'}"
         if self.loss in MULTICLASS and len(np.unique(y)) < 3:
             return True, f"{self.loss} is for three classes or more"
-        if self.loss not in MULTICLASS and positive is None:
+        if self.loss in BINARY and positive is None:
             return True, f"{self.loss} needs a class to tell from the rest"
         return False, None
 
@@ -93,6 +103,8 @@ class Objective(BaseObjective):
         self.X = X
         if self.loss in MULTICLASS:
             self.y = np.unique(y, return_inverse=True)[1]
+        elif self.loss in REGRESSION:
+            self.y = y
         else:
             self.y = np.where(y == positive, 1, -1)
 

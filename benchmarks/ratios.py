@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from benchmark_utils import REGRESSION
 
 HERE = Path(__file__).resolve().parent
 OURS = "dualsweep[method=auto]"
@@ -50,6 +51,13 @@ def is_measured(rows: pd.DataFrame, solver: str) -> bool:
     return any(name == solver or name.startswith(f"{solver}[") for name in rows["solver"])
 
 
+def dataset(data: str, loss: str) -> str:
+    """Return benchopt's name of some data."""
+    if loss in REGRESSION:
+        return f"regression[data={data}]"
+    return data if data.startswith("simulated") else f"real[data={data}]"
+
+
 def run(
     solvers: Sequence[str], data: str, loss: str, C: float, stop_at: float | None, cap: float
 ) -> pd.DataFrame:
@@ -63,7 +71,7 @@ def run(
             path = run_benchmark(
                 Benchmark(HERE, seed=0, no_cache=True),
                 solver_names=list(solvers),
-                dataset_names=[data if data.startswith("simulated") else f"real[data={data}]"],
+                dataset_names=[dataset(data, loss)],
                 objective_filters=[{"SVM": {"loss": loss, "C": C, "stop_at": stop_at}}],
                 max_runs=100,  # a ladder ends by itself
                 timeout=cap,

@@ -9,9 +9,28 @@ TYPE_CHECKING = False  # typing takes longer to import than all that the command
 if TYPE_CHECKING:
     from typing import Any
 
-    from .estimators import LinearSVC, LinearSVCCV, certify, compare_multiclass, svc_path
+    from .estimators import (
+        LinearSVC,
+        LinearSVCCV,
+        LinearSVR,
+        LinearSVRCV,
+        certify,
+        compare_multiclass,
+        svc_path,
+        svr_path,
+    )
 
-__all__ = ["LinearSVC", "LinearSVCCV", "__version__", "certify", "compare_multiclass", "svc_path"]
+__all__ = [
+    "LinearSVC",
+    "LinearSVCCV",
+    "LinearSVR",
+    "LinearSVRCV",
+    "__version__",
+    "certify",
+    "compare_multiclass",
+    "svc_path",
+    "svr_path",
+]
 
 __version__ = "0.1.0"
 

@@ -19,20 +19,37 @@ from dualsweep.kernels.certificate import (
     SUM_ROUNDING,
 )
 from dualsweep.problems.binary import BinaryProblem
-from dualsweep.problems.losses import LOSSES
+from dualsweep.problems.losses import loss_numbers
 from dualsweep.problems.multiclass import MulticlassProblem
 from dualsweep.rows.dense import passes_over
 from dualsweep.rows.layouts import as_rows
 from dualsweep.solvers.run import primal_and_gap_of
 
+EPSILON = 3 / 8  # of the losses of regression here
 LOSS_OF_MARGIN = {
     "hinge": lambda z: np.maximum(0, 1 - z),
     "squared_hinge": lambda z: np.maximum(0, 1 - z) ** 2,
     "squared": lambda z: (1 - z) ** 2,
+    "epsilon_insensitive": lambda z: np.maximum(0, (8 * np.abs(1 - z) - 3) / 8),
+    "squared_epsilon_insensitive": lambda z: np.maximum(0, (8 * np.abs(1 - z) - 3) / 8) ** 2,
 }
-LOWER = {"hinge": 0.0, "squared_hinge": 0.0, "squared": -np.inf}
-UPPER_IS_COST = {"hinge": True, "squared_hinge": False, "squared": False}
-HAS_DIAGONAL = {"hinge": False, "squared_hinge": True, "squared": True}
+REGRESSION = ["epsilon_insensitive", "squared_epsilon_insensitive"]
+# Bounds of dual variables, over the cost.
+LOWER = {
+    "hinge": 0.0,
+    "squared_hinge": 0.0,
+    "squared": -np.inf,
+    "epsilon_insensitive": -1.0,
+    "squared_epsilon_insensitive": -np.inf,
+}
+UPPER = {
+    "hinge": 1.0,
+    "squared_hinge": np.inf,
+    "squared": np.inf,
+    "epsilon_insensitive": 1.0,
+    "squared_epsilon_insensitive": np.inf,
+}
+HAS_DIAGONAL = {loss: upper == np.inf for loss, upper in UPPER.items()}
 
 
 def dense(X):
@@ -45,6 +62,7 @@ def augment(X, bias):
 
 
 to_fractions = np.vectorize(Fraction, otypes=[object])
+TO_THE_END = {"maxiter": 100_000, "maxfun": 1_000_000, "ftol": 1e-16, "gtol": 1e-12}
 
 
 class Naive:
@@ -58,8 +76,13 @@ class Naive:
         self.loss = loss
         self.cost = number(np.broadcast_to(np.asarray(cost, dtype=float), len(y)))
         self.Z = number(y[:, None] * augment(X, bias))  # rows times labels: margins are Z @ w
-        self.lower = np.full(len(y), LOWER[loss])
-        self.upper = self.cost if UPPER_IS_COST[loss] else np.full(len(y), np.inf)
+        self.lower, self.upper = (
+            bound * self.cost if abs(bound) == 1.0 else np.full(len(y), bound)
+            for bound in (LOWER[loss], UPPER[loss])
+        )
+        self.kink = 0
+        if loss in REGRESSION:
+            self.kink = Fraction(EPSILON) if exact else EPSILON
         self.diag = 1 / (2 * self.cost) if HAS_DIAGONAL[loss] else 0 * self.cost
         self.target = number(np.broadcast_to(np.asarray(target, dtype=float), len(y)))
         self.number = number
@@ -75,22 +98,25 @@ class Naive:
     def dual(self, alpha):
         alpha = self.number(alpha)
         w = self.weights(alpha)
-        return self.target @ alpha - (w @ w + self.diag @ alpha**2) / 2
+        linear = self.target @ alpha - self.kink * np.abs(alpha).sum()
+        return linear - (w @ w + self.diag @ alpha**2) / 2
 
     def gap(self, w, alpha):
         return self.primal(w) - self.dual(alpha)
 
     def share(self, i, alpha, w):
         """Row i's part of the gap, for w the weights of alpha: cost loss(z) + loss*(-a) + a z."""
-        z = self.Z[i] @ w
+        z, a = self.Z[i] @ w, alpha[i]
         loss = self.cost[i] * LOSS_OF_MARGIN[self.loss](z - (self.target[i] - 1))
-        return loss - (alpha[i] * (self.target[i] - z) - self.diag[i] * alpha[i] ** 2 / 2)
+        return loss - (a * (self.target[i] - z) - self.kink * abs(a) - self.diag[i] * a**2 / 2)
 
     def visit(self, i, alpha, w):
         """Steps (a) to (c) of DCD Algorithm 1; returns the gradient and the gain."""
         grad = self.Z[i] @ w - self.target[i] + self.diag[i] * alpha[i]
         curvature = self.Z[i] @ self.Z[i] + self.diag[i]
         old = alpha[i]
+        if self.kink:
+            return self._visit_with_kink(i, alpha, w, grad, curvature)
         if projected_gradient(grad, old, self.lower[i], self.upper[i]) == 0:
             return grad, 0.0
         goal = old - grad / curvature if curvature > 0 else -np.sign(grad) * np.inf
@@ -98,6 +124,25 @@ class Naive:
         step = alpha[i] - old
         w += step * self.Z[i]
         return grad, -(grad * step + curvature * step**2 / 2)
+
+    def _visit_with_kink(self, i, alpha, w, grad, curvature):
+        """The best of all places where a piecewise parabola can be least."""
+        old = alpha[i]
+        places = [0.0, self.lower[i], self.upper[i]]
+        if curvature > 0:
+            places += [old - (grad + kink) / curvature for kink in (-self.kink, self.kink)]
+
+        def change(new):
+            step = new - old
+            return grad * step + curvature * step**2 / 2 + self.kink * (abs(new) - abs(old))
+
+        inside = [p for p in places if self.lower[i] <= p <= self.upper[i] and np.isfinite(p)]
+        alpha[i] = min(inside, key=change)
+        w += (alpha[i] - old) * self.Z[i]
+        if alpha[i] == old == 0:
+            return self.kink - abs(grad), 0.0
+        side = np.sign(alpha[i]) or np.sign(old)
+        return grad + side * self.kink, -change(alpha[i])
 
     def shrinking_sweep(self, order, alpha, w, high, low):
         """Step 2 of DCD Algorithm 3: returns the rows that stay active, M and m."""
@@ -117,13 +162,15 @@ class Naive:
     def optimum(self):
         """Return an optimal alpha: L-BFGS-B on the dual, then Newton steps on free variables."""
         Q = self.Z @ self.Z.T + np.diag(self.diag)
+        if self.kink:
+            return self._optimum_in_halves(Q)
         alpha = minimize(
             lambda a: (a @ Q @ a / 2 - self.target @ a, Q @ a - self.target),
             np.zeros(len(Q)),
             jac=True,
             method="L-BFGS-B",
             bounds=list(zip(self.lower, self.upper, strict=True)),
-            options={"maxiter": 100_000, "maxfun": 1_000_000, "ftol": 1e-16, "gtol": 1e-12},
+            options=TO_THE_END,
         ).x
         best = alpha
         for _ in range(50):
@@ -132,6 +179,36 @@ class Naive:
             step = np.linalg.lstsq(Q[np.ix_(free, free)], -grad[free], rcond=1e-12)[0]
             alpha = alpha.copy()
             alpha[free] = np.clip(alpha[free] + step, self.lower[free], self.upper[free])
+            if self.gap(self.weights(alpha), alpha) < self.gap(self.weights(best), best):
+                best = alpha
+        return best
+
+    def _optimum_in_halves(self, Q):
+        """The same with two variables a row, alpha = p - q, and kink |alpha| = kink (p + q)."""
+        n = len(Q)
+        linear = np.concatenate([self.kink - self.target, self.kink + self.target])
+
+        def dual(halves):
+            product = Q @ (halves[:n] - halves[n:])
+            value = (halves[:n] - halves[n:]) @ product / 2 + linear @ halves
+            return value, np.concatenate([product, -product]) + linear
+
+        uppers = np.concatenate([self.upper, -self.lower])
+        box = [(0.0, upper) for upper in uppers]
+        halves = minimize(
+            dual, np.zeros(2 * n), jac=True, method="L-BFGS-B", bounds=box, options=TO_THE_END
+        ).x
+        best = alpha = halves[:n] - halves[n:]
+        for _ in range(50):  # Newton steps on what is neither at a bound nor at the kink
+            grad = Q @ alpha - self.target
+            side = np.where(alpha != 0, np.sign(alpha), -np.sign(grad) * (np.abs(grad) > self.kink))
+            whole = grad + side * self.kink
+            free = (side != 0) & ((alpha > self.lower) | (whole < 0))
+            free &= (alpha < self.upper) | (whole > 0)
+            step = np.linalg.lstsq(Q[np.ix_(free, free)], -whole[free], rcond=1e-12)[0]
+            alpha = alpha.copy()
+            moved = np.clip(alpha[free] + step, self.lower[free], self.upper[free])
+            alpha[free] = np.where(moved * side[free] > 0, moved, 0.0)
             if self.gap(self.weights(alpha), alpha) < self.gap(self.weights(best), best):
                 best = alpha
         return best
@@ -302,7 +379,12 @@ def library_problem(X, y, cost, loss, bias=0.0, target=1.0):
     """The same problem as `Naive`, as the library takes it."""
     passes = passes_of(X, bias)
     cost = np.array(np.broadcast_to(np.asarray(cost, dtype=float), len(y)))
-    return BinaryProblem(passes, passes.sqnorms(), y, cost, LOSSES[loss], target)
+    return BinaryProblem(passes, passes.sqnorms(), y, cost, numbers(loss), target)
+
+
+def numbers(loss):
+    """The numbers of a loss, with the epsilon of this module."""
+    return loss_numbers(loss, EPSILON)
 
 
 def library_multiclass(X, oracle, bias=0.0):

@@ -3,6 +3,7 @@
 import importlib.util
 from pathlib import Path
 
+import generic
 import numba
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ SKIPPED = {
     ("sklearn-primal", "weston_watkins"),
 }
 BINARY, MULTICLASS = ["hinge", "squared_hinge"], ["crammer_singer", "weston_watkins"]
+REGRESSION = ["epsilon_insensitive", "squared_epsilon_insensitive"]
 
 
 @pytest.fixture(scope="module")
@@ -126,11 +128,34 @@ def test_objective_is_the_naive_sum(benchmark, loss):
     assert value == pytest.approx(naive_value(objective, W), rel=1e-12)
 
 
+@pytest.mark.parametrize("loss", REGRESSION)
+@pytest.mark.parametrize("contender", ["dualsweep", "liblinear", "reference", "sklearn"])
+def test_contender_reaches_the_optimum_of_regression(benchmark, contender, loss):
+    data = benchmark.get_test_dataset("regression").get_instance(data="simulated").get_data()
+    assert data["y"].mean() == pytest.approx(0.0, abs=1e-12)
+    objective = benchmark.get_benchmark_objective().get_instance(loss=loss, C=0.05)
+    assert not objective.skip(**data)[0]
+    objective.set_data(**data)
+    solvers = {solver.name: solver for solver in benchmark.get_solvers()}
+    solver = solvers[contender].get_instance(**CONTENDERS[contender])
+    assert not solver._set_objective(objective)[0]
+    solver.warm_up()
+    solver.max_iter = 100_000
+    solver.run(1e-7)
+    [result] = objective(solver.get_result())
+    X = data["X"].toarray().astype(float)
+    _, _, best = generic.optimum(X, data["y"], 0.05, loss, epsilon=0.1)
+    assert best * (1 - 1e-9) <= result["objective_value"] <= best * (1 + 1e-4)
+
+
 def test_losses_are_skipped_where_the_data_have_not_the_classes(benchmark):
     data = benchmark.get_test_dataset("simulated").get_instance(n_samples=80).get_data()
     losses = benchmark.get_benchmark_objective()
     assert losses.get_instance(loss="crammer_singer").skip(**data)[0]
     assert losses.get_instance(loss="hinge").skip(**data | {"positive": None})[0]
+    assert losses.get_instance(loss="epsilon_insensitive").skip(**data)[0]
+    targets = benchmark.get_test_dataset("regression").get_instance(data="simulated").get_data()
+    assert losses.get_instance(loss="crammer_singer").skip(**targets)[0]
 
 
 # At larger C LIBLINEAR's fixed 300 iterations do not suffice for hinge loss.

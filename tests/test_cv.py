@@ -30,7 +30,7 @@ from sklearn.preprocessing import StandardScaler, scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dualsweep import LinearSVC, LinearSVCCV
-from dualsweep.estimators import _folds, cv
+from dualsweep.estimators import _folds, searching
 from dualsweep.estimators._folds import Fold, FoldBar
 from dualsweep.estimators._search import _settled, choose
 from dualsweep.training import Context, TrainingSet
@@ -495,13 +495,13 @@ def test_interrupted_search(digits, n_jobs):
 
 def test_interrupt_after_the_search_leaves_a_model(monkeypatch, digits):
     X, y = digits
-    train = cv.train
+    train = searching.train
 
     def spy(*args, **options):
         interrupt_soon()
         return train(*args, **options)
 
-    monkeypatch.setattr(cv, "train", spy)
+    monkeypatch.setattr(searching, "train", spy)
     model = LinearSVCCV(Cs=[100.0], solver="sweep", tol_search=0.9, tol=1e-13, max_iter=10**9)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)

@@ -9,12 +9,12 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import dump_svmlight_file, load_iris
+from sklearn.datasets import dump_svmlight_file, load_diabetes, load_iris
 
-from dualsweep import LinearSVC, LinearSVCCV
+from dualsweep import LinearSVC, LinearSVCCV, LinearSVR
 from dualsweep.estimators._model import HABITS
 from dualsweep.io import load_data, load_model, save_model
-from dualsweep.io.model import PARAMETERS
+from dualsweep.io.model import OWN_PARAMETERS, PARAMETERS
 
 TEXT = "+1 1:0.5 3:2\n-1 2:-1.25 # a comment\n\n+1 3:1e-3\n"
 
@@ -35,7 +35,9 @@ def path(tmp_path):
 
 
 def test_a_model_file_has_all_parameters():
-    assert tuple(inspect.signature(LinearSVC).parameters) == (*PARAMETERS, *HABITS)
+    for kind, habits in ((LinearSVC, HABITS), (LinearSVR, ())):
+        written = {*PARAMETERS, *OWN_PARAMETERS[kind.__name__]}
+        assert set(inspect.signature(kind).parameters) == written | {*habits}
 
 
 def test_svmlight(tmp_path):
@@ -199,6 +201,39 @@ def test_model_round_trip(path, model, iris):
     np.testing.assert_array_equal(
         again.decision_function(iris[0]), model.decision_function(iris[0])
     )
+
+
+def test_regression_round_trip(path):
+    X, y = load_diabetes(return_X_y=True)
+    model = LinearSVR(C=50.0, epsilon=3.5, random_state=0).fit(X, y)
+    save_model(model, path)
+    again = load_model(path)
+    assert isinstance(again, LinearSVR)
+    assert again.get_params() == model.get_params()
+    assert not hasattr(again, "classes_")
+    for name in ("coef_", "intercept_", "history_", "support_"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(model, name))
+    assert again.dual_gap_ == model.dual_gap_
+    np.testing.assert_array_equal(again.dual_coef_.toarray(), model.dual_coef_.toarray())
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"coef": np.ones((1, 10))}, "coef is float64"),
+        ({"intercept": np.ones(2)}, "intercept has 2 rows, but regression"),
+        ({"classes": np.arange(2)}, "it has classes"),
+        ({"coef": np.full(10, np.nan)}, "not all of coef is finite"),
+    ],
+)
+def test_damaged_regression_is_refused(path, arrays, message):
+    save_model(LinearSVR(random_state=0).fit(*load_diabetes(return_X_y=True)), path)
+    with np.load(path) as found:
+        written = dict(found)
+    np.savez(path, **written | arrays)
+    with pytest.raises(ValueError, match=message):
+        load_model(path)
 
 
 def test_a_model_from_a_file_is_a_warm_start(path, model, iris):

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from dualsweep.kernels.certificate import SLACK_ROUNDING, SUM_ROUNDING
 from dualsweep.kernels.loss import Loss, best_dual, bounds, gap_share, sum_losses
-from dualsweep.problems.losses import LOSSES
 
 N_ROWS, N_FEATURES = 30, 7
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=200)
@@ -36,9 +35,9 @@ def feasible_alpha(oracle, seed=0):
     """Dual variables at the bounds and between them."""
     rng = np.random.default_rng(seed)
     alpha = rng.exponential(size=N_ROWS) * (rng.random(N_ROWS) < 0.7)
-    if oracle.loss == "squared":
+    if naive.LOWER[oracle.loss] < 0.0:
         alpha *= rng.choice([-1.0, 1.0], N_ROWS)
-    return np.clip(alpha, oracle.lower, np.asarray(oracle.upper, dtype=float))
+    return np.clip(alpha, *(bound.astype(float) for bound in (oracle.lower, oracle.upper)))
 
 
 def run_sweep(problem, order, alpha, w):
@@ -226,7 +225,7 @@ def test_tiny_gaps_keep_their_relative_precision(loss, step):
     alpha[free] *= 1 + step * np.random.default_rng(0).choice([-1, 1], free.sum())
     w, primal, gap, _ = naive.certified(naive.library_problem(X, y, 1.0, loss, 1.0), alpha)
     truth = float(exact.gap(w, alpha))
-    assert 0 < truth < (1e3 * step if loss == "hinge" else 1e3 * step**2) * primal
+    assert 0 < truth < 1e3 * (step**2 if naive.HAS_DIAGONAL[loss] else step) * primal
     np.testing.assert_allclose(gap, truth, rtol=1e-6)
 
 
@@ -292,7 +291,12 @@ def exact_share(a, slack, loss, cost):
     oracle = naive.Naive(np.zeros((1, 1)), np.ones(1), [cost], loss, exact=True)
     a, slack = naive.to_fractions([a, slack])
     value = naive.LOSS_OF_MARGIN[loss](1 - slack) * oracle.cost[0]
-    return value - (a * slack - oracle.diag[0] * a**2 / 2)
+    return value - (a * slack - oracle.kink * abs(a) - oracle.diag[0] * a**2 / 2)
+
+
+def box_of(loss, cost):
+    """Bounds, diagonal and kink."""
+    return *bounds(naive.numbers(loss), cost), naive.numbers(loss).kink
 
 
 @EXAMPLES
@@ -305,7 +309,7 @@ def exact_share(a, slack, loss, cost):
 def test_gap_share_is_the_loss_above_its_bound(loss, part, slack, exponent):
     cost = 4.0**exponent
     a = part * cost
-    share = gap_share(a, slack, *bounds(LOSSES[loss], cost))
+    share = gap_share(a, slack, *box_of(loss, cost))
     truth = float(exact_share(a, slack, loss, cost))
     # a share that is small because a is near its best is quadratic in that distance
     assert share == pytest.approx(truth, rel=1e-9, abs=1e-15 * cost * slack**2)
@@ -317,7 +321,7 @@ def test_gap_share_is_not_negative(loss):
     rng = np.random.default_rng(0)
     for _ in range(2000):
         slack, cost = rng.uniform(0.1, 10), 10.0 ** rng.uniform(-3, 3)
-        box = bounds(LOSSES[loss], cost)
+        box = box_of(loss, cost)
         best = a = best_dual(slack, *box)
         for _ in range(rng.integers(4)):
             a = np.nextafter(a, 0.0)
@@ -329,22 +333,23 @@ def test_losses_are_those_of_the_margins(loss):
     rng = np.random.default_rng(0)
     slack, cost = 3 * rng.normal(size=50), 10.0 ** rng.uniform(-3, 3, 50)
     expected = cost @ naive.LOSS_OF_MARGIN[loss](1 - slack)
-    assert sum_losses(slack, cost, LOSSES[loss]) == pytest.approx(expected, rel=1e-12)
+    assert sum_losses(slack, cost, naive.numbers(loss)) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("lower", [-2.0, 0.0])
 @pytest.mark.parametrize("upper", [1.0, 3.0])
 @pytest.mark.parametrize("diag", [0.0, 0.5])
-def test_losses_are_the_most_that_the_box_allows(lower, upper, diag):
+@pytest.mark.parametrize("kink", [0.0, 0.5])
+def test_losses_are_the_most_that_the_box_allows(lower, upper, diag, kink):
     """The best of many b in the box, and its excess over each of them."""
-    loss = Loss(lower, upper, diag)
+    loss = Loss(lower, upper, diag, kink)
     for cost in (0.25, 4.0):
-        b = cost * np.linspace(lower, upper, 1001)
+        b = cost * np.linspace(lower, upper, 1201)
         numbers = bounds(loss, cost)
         assert numbers == (b[0], b[-1], diag / cost)
         for slack in (-4.0, -1.0, -0.1, 0.0, 0.1, 1.0, 4.0):
-            value = b * slack - diag / cost * b**2 / 2
+            value = b * slack - kink * np.abs(b) - diag / cost * b**2 / 2
             found = sum_losses(np.array([slack]), np.array([cost]), loss)
             assert found == pytest.approx(value.max(), rel=1e-4, abs=1e-6)
-            shares = [gap_share(a, slack, *numbers) for a in b[::50]]
-            np.testing.assert_allclose(shares, found - value[::50], rtol=1e-12, atol=1e-12)
+            shares = [gap_share(a, slack, *numbers, kink) for a in b[::60]]
+            np.testing.assert_allclose(shares, found - value[::60], rtol=1e-12, atol=1e-12)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.preprocessing import scale
 
-from dualsweep import LinearSVC
+from dualsweep import LinearSVC, LinearSVR
 from dualsweep.io import load_liblinear, load_model, save_liblinear, save_model
 
 FORMULATIONS = [
@@ -231,7 +231,11 @@ def test_no_file(tmp_path):
     ("solver_type", "rest", "kind"),
     [
         ("L2R_LR", "nr_class 2\nlabel 1 -1\nnr_feature 2\nbias -1\nw\n0.5 \n1 \n", "logistic"),
-        ("L2R_L2LOSS_SVR_DUAL", "nr_class 2\nnr_feature 1\nbias -1\nw\n0.5 \n", "regression"),
+        (
+            "L1R_L2LOSS_SVC",
+            "nr_class 2\nlabel 1 -1\nnr_feature 1\nbias -1\nw\n0.5 \n",
+            "l1 penalty",
+        ),
         ("ONECLASS_SVM", "nr_class 2\nnr_feature 1\nbias -1\nrho 0.5\nw\n0.5 \n", "one-class"),
     ],
 )
@@ -242,3 +246,66 @@ def test_models_of_other_kinds_are_called_by_their_name(tmp_path, solver_type, r
         with pytest.raises(ValueError, match=f"for .*{kind}.*{solver_type}") as error:
             load(path)
         assert "damaged" not in str(error.value)
+
+
+# ----------------------------------------------------------------------------------- regression
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    X, y = load_diabetes(return_X_y=True)
+    return scale(X), scale(y)
+
+
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize(
+    ("loss", "name"),
+    [
+        ("epsilon_insensitive", "L2R_L1LOSS_SVR_DUAL"),
+        ("squared_epsilon_insensitive", "L2R_L2LOSS_SVR_DUAL"),
+    ],
+)
+def test_liblinear_reads_our_regression(liblinear, path, numbers, loss, name, bias):
+    X, y = numbers
+    model = LinearSVR(loss=loss, epsilon=0.1, random_state=0, **bias).fit(X, y)
+    save_liblinear(model, path)
+    assert path.read_text().startswith(f"solver_type {name}\nnr_class 2\nnr_feature 10\n")
+    predicted, _, theirs = their_answer(liblinear, path, X)
+    assert theirs.is_regression_model()
+    np.testing.assert_allclose(predicted, model.predict(X), rtol=1e-12, atol=1e-12)
+    again = load_liblinear(path)
+    np.testing.assert_array_equal(again.coef_, model.coef_)
+    for parameter in ("loss", "fit_intercept", "intercept_scaling"):
+        assert getattr(again, parameter) == getattr(model, parameter)
+
+
+@pytest.mark.parametrize("bias", [-1, 0, 1, 0.5])
+@pytest.mark.parametrize("solver", [11, 12, 13])
+def test_we_read_their_regression(liblinear, path, numbers, solver, bias):
+    X, y = numbers
+    theirs = liblinear.train(y, sp.csr_matrix(X), f"-q -s {solver} -B {bias} -p 0.1 -e 0.01")
+    liblinear.save_model(str(path), theirs)
+    predicted, _, _ = their_answer(liblinear, path, X)
+    model = load_model(path)
+    assert isinstance(model, LinearSVR)
+    np.testing.assert_allclose(model.predict(X), predicted, rtol=1e-9, atol=1e-12)
+    assert model.loss == ("epsilon_insensitive" if solver == 13 else "squared_epsilon_insensitive")
+    assert model.fit_intercept is (bias > 0)
+    save_model(model, path.with_suffix(".npz"))
+    again = load_model(path.with_suffix(".npz"))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_damaged_regression_is_refused(path, numbers):
+    save_liblinear(LinearSVR(random_state=0).fit(*numbers), path)
+    whole = path.read_text()
+    for old, new, message in (
+        ("nr_class 2", "nr_class 3", "nr_class is 3"),
+        ("nr_class 2\n", "nr_class 2\nlabel 1 2\n", r"label is \[1, 2\]"),
+        ("nr_feature 10", "nr_feature 11", "11 weights instead of 12"),
+        ("solver_type L2R_L1LOSS_SVR_DUAL", "solver_type L2R_LR", r"logistic regression \(L2R_LR"),
+        ("solver_type L2R_L1LOSS_SVR_DUAL", "solver_type L3R", "of type L3R; .* L2R_L2LOSS_SVR"),
+    ):
+        path.write_text(whole.replace(old, new))
+        with pytest.raises(ValueError, match=message):
+            load_liblinear(path)

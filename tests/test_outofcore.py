@@ -354,3 +354,20 @@ def test_command_line(store, tmp_path, monkeypatch):
     result = CliRunner().invoke(app, ["train", "text.svm", "--memory-limit", "2"])
     assert result.exit_code == 2
     assert "dualsweep convert" in result.output
+
+
+def test_blocks_without_a_class_may_have_rows_of_weight_zero(tmp_path):
+    """A class is missing in a block of sorted labels; it is there in others."""
+    X, y = make_text_like(2000, 60, random_state=0)
+    order = np.argsort(y, kind="stable")
+    X, y = X[order], y[order]
+    weight = np.ones(2000)
+    weight[::7] = 0.0
+    store = write_store(tmp_path / "store", X, y, block_bytes=X.data.nbytes // 4)
+    assert len(np.unique(store.read_labels(0))) == 1
+    weight[: len(store.read_labels(0))] = 0.0
+    limit = 2 * int(np.sum(store.block_bytes))  # does not suffice to load it
+    blocks = LinearSVC(memory_limit=limit, tol=1e-5, random_state=0)
+    memory = LinearSVC(tol=1e-5, random_state=0).fit(X, y, weight)
+    blocks.fit(store, sample_weight=weight)
+    assert blocks.primal_objective_ == pytest.approx(memory.primal_objective_, rel=2e-5)

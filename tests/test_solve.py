@@ -310,6 +310,31 @@ def test_proven_rows_are_where_the_optimum_has_them(loss):
     assert (n_upper[-1] > 0) == (loss == "hinge")
 
 
+@pytest.mark.parametrize("loss", naive.REGRESSION)
+def test_proven_rows_are_inside_or_outside_the_tube_for_sure(loss):
+    X, _ = naive.random_data()
+    target = X @ np.arange(X.shape[1]) + np.random.default_rng(0).normal(size=len(X))
+    oracle = naive.Naive(X, np.ones(len(X)), 1.0, loss, BIAS, target=target)
+    problem = naive.library_problem(X, np.ones(len(X)), 1.0, loss, BIAS, target)
+    best = oracle.optimum()
+    best_slack = target - oracle.Z @ oracle.weights(best)
+    assert oracle.gap(oracle.weights(best), best) < 1e-12 * oracle.primal(oracle.weights(best))
+    found = []
+    for epochs in range(1, 200, 20):
+        alpha = solve(problem, **SWEEPS, tol=1e-300, max_iter=epochs).alpha
+        proven = proven_rows(run_at(problem, alpha), problem)
+        np.testing.assert_allclose(best[proven], alpha[proven], atol=1e-9)
+        places = [proven & (np.sign(alpha) == sign) for sign in (-1, 0, 1)]
+        for sign, rows in zip((-1, 0, 1), places, strict=True):
+            within = np.abs(best_slack[rows]) < naive.EPSILON
+            assert within.all() if sign == 0 else not within.any()
+            assert (np.sign(best_slack[rows]) == sign).all() or sign == 0
+        found.append([rows.sum() for rows in places])
+    below, inside, above = found[-1]
+    assert inside > found[0][1]
+    assert (below > 0) == (above > 0) == (loss == "epsilon_insensitive")
+
+
 def test_the_rule_allows_for_the_radius():
     """A row of norm 2 and slack 0.5 is at its bound for sure if the slack can not reach 0.
 

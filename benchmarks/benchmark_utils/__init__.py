@@ -15,6 +15,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 BINARY = ("hinge", "squared_hinge")
 MULTICLASS = ("crammer_singer", "weston_watkins")
+REGRESSION = ("epsilon_insensitive", "squared_epsilon_insensitive")
+EPSILON = 0.1  # of regression
 
 
 @lru_cache(maxsize=1)  # every cell and repeat of one data set is a benchopt run of its own
@@ -30,8 +32,10 @@ def read_npz(path: Path) -> tuple[csr_matrix, np.ndarray]:
         return X, z["y"]
 
 
-def formulation(loss: str) -> dict[str, str]:
-    """Return the loss as the parameters of a LinearSVC, ours or scikit-learn's."""
+def formulation(loss: str) -> dict[str, object]:
+    """Return the loss as the parameters of a LinearSVC or LinearSVR, ours or scikit-learn's."""
+    if loss in REGRESSION:
+        return {"loss": loss, "epsilon": EPSILON}
     return {"multi_class": loss} if loss in MULTICLASS else {"loss": loss}
 
 
@@ -42,7 +46,7 @@ class Contender(BaseSolver):
     last_tol = 1e-9
     first_max_iter: int | None = 100  # None where the limit is not ours to set
     lower = math.nan  # a proven lower bound on the optimum, from contenders that give one
-    losses: ClassVar = BINARY + MULTICLASS
+    losses: ClassVar = BINARY + MULTICLASS + REGRESSION
 
     def fit(self, X, y, tol: float) -> tuple[np.ndarray, np.ndarray]:
         """Return coef and intercept, one row per score of a model.
@@ -59,11 +63,13 @@ class Contender(BaseSolver):
         self.max_iter = self.first_max_iter
 
     def warm_up(self):
-        """Fit a few rows of each class: just-in-time compilation is paid once, not per fit.
+        """Fit a few rows, of each class: just-in-time compilation is paid once, not per fit.
 
         At a loose and at a tight tolerance, since a contender may have code for either.
         """
-        few = np.concatenate([np.flatnonzero(self.y == c)[:20] for c in np.unique(self.y)])
+        few = np.arange(40)
+        if self.loss not in REGRESSION:
+            few = np.concatenate([np.flatnonzero(self.y == c)[:20] for c in np.unique(self.y)])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             for tol in (1e-3, 1e-6):

@@ -1,8 +1,9 @@
 from typing import ClassVar
 
-from benchmark_utils import Contender, formulation
+import numpy as np
+from benchmark_utils import REGRESSION, Contender, formulation
 
-from dualsweep import LinearSVC
+from dualsweep import LinearSVC, LinearSVR
 
 
 class Solver(Contender):
@@ -16,7 +17,8 @@ class Solver(Contender):
             method = {"solver": self.method}
         else:
             method = {"solver": "sweep", "schedule": self.method}
-        model = LinearSVC(
+        kind = LinearSVR if self.loss in REGRESSION else LinearSVC
+        model = kind(
             C=self.C,
             **formulation(self.loss),
             **method,
@@ -24,4 +26,4 @@ class Solver(Contender):
             max_iter=self.max_iter,
             random_state=0,
         ).fit(X, y)
-        return model.coef_, model.intercept_
+        return np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)

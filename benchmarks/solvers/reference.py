@@ -1,6 +1,7 @@
-from benchmark_utils import Contender, formulation
+import numpy as np
+from benchmark_utils import REGRESSION, Contender, formulation
 
-from dualsweep import LinearSVC
+from dualsweep import LinearSVC, LinearSVR
 
 
 class Solver(Contender):
@@ -10,8 +11,9 @@ class Solver(Contender):
     first_tol = last_tol = 1e-7
 
     def fit(self, X, y, tol):
-        model = LinearSVC(
+        kind = LinearSVR if self.loss in REGRESSION else LinearSVC
+        model = kind(
             C=self.C, **formulation(self.loss), tol=tol, max_iter=self.max_iter, random_state=0
         ).fit(X, y)
         self.lower = model.dual_objective_
-        return model.coef_, model.intercept_
+        return np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)

@@ -1,24 +1,26 @@
 from typing import ClassVar
 
-from benchmark_utils import BINARY, Contender, formulation
-from sklearn.svm import LinearSVC
+import numpy as np
+from benchmark_utils import BINARY, REGRESSION, Contender, formulation
+from sklearn.svm import LinearSVC, LinearSVR
 
 
 class Solver(Contender):
-    """scikit-learn's LinearSVC: coordinate descent in the dual, or Newton in the primal."""
+    """scikit-learn's: coordinate descent in the dual, or Newton in the primal."""
 
     name = "sklearn"
     parameters: ClassVar = {"dual": [True]}
     first_tol = 10.0
-    losses = (*BINARY, "crammer_singer")
+    losses = (*BINARY, "crammer_singer", *REGRESSION)
 
     def skip(self, X, y, loss, C):
-        if loss != "squared_hinge" and not self.dual:
+        if not loss.startswith("squared") and not self.dual:
             return True, f"{loss} is solved in the dual only"
         return super().skip(X, y, loss, C)
 
     def fit(self, X, y, tol):
-        model = LinearSVC(
+        kind = LinearSVR if self.loss in REGRESSION else LinearSVC
+        model = kind(
             C=self.C,
             **formulation(self.loss),
             dual=self.dual,
@@ -26,4 +28,4 @@ class Solver(Contender):
             max_iter=self.max_iter,
             random_state=0,
         ).fit(X, y)
-        return model.coef_, model.intercept_
+        return np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)

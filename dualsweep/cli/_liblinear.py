@@ -12,18 +12,19 @@ __all__ = ["Answering"]
 # What options of LIBLINEAR's train and predict are called here.
 TRAIN = {
     "-s": "what is trained is said by --loss and --multi-class: -s 1 or 2 is --loss squared_hinge, "
-    "-s 3 --loss hinge, -s 4 --multi-class crammer_singer. Logistic regression, the l1 penalty, "
-    "regression and one-class models are not trained by this command.",
+    "-s 3 --loss hinge, -s 4 --multi-class crammer_singer. Regression is --task regression: -s 11 "
+    "or 12 with --loss squared_epsilon_insensitive, -s 13 as it is. Logistic regression, the l1 "
+    "penalty and one-class models are not trained here.",
     "-c": "the cost is -C, or --cost.",
     "-e": "the tolerance is --tol, and is the relative duality gap.",
     "-B": "the value of the constant feature is --bias, 1 if nothing is said; -B -1 is "
     "--no-intercept.",
-    "-R": "an intercept is regularised; a large --bias makes that negligible.",
+    "-R": "an intercept that is not penalised is --intercept free.",
     "-w": "weights of classes are --class-weight, for instance --class-weight 1=10,-1=2.",
     "-v": "cross-validation is dualsweep cv DATA --folds 5; --costs 1, is for C = 1 alone.",
     "-n": "threads are --n-jobs.",
     "-m": "threads are --n-jobs.",
-    "-p": "regression is not trained by this command.",
+    "-p": "the deviation that costs nothing is --epsilon, of --task regression.",
     "-i": "a model to start from is --warm-start.",
 }
 PREDICT = {

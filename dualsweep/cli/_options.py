@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import numpy as np
 import typer
 
-from ..problems.losses import LOSSES
+from ..problems.losses import LOSSES, REGRESSION_LOSSES
 from ..solvers.policy import SOLVERS
 from ..solvers.schedules import SCHEDULES
 from ..training.formulations import FORMULATIONS
+from ..training.settings import INTERCEPTS, Settings
 
 if TYPE_CHECKING:
-    from ..estimators import LinearSVC, LinearSVCCV
+    from ..estimators import LinearSVC, LinearSVCCV, LinearSVR, LinearSVRCV
 
 __all__ = [
+    "AnyLoss",
     "Bias",
     "ClassWeight",
     "Data",
+    "Epsilon",
     "Force",
+    "Intercept",
     "Json",
     "Loss",
     "MaxIter",
@@ -36,10 +40,13 @@ __all__ = [
     "Schedule",
     "Seed",
     "Solver",
+    "Task",
     "Tol",
     "TrainJobs",
     "ZeroBased",
+    "any_loss",
     "check_parameters",
+    "check_task",
     "choice",
     "class_weights",
     "first_column",
@@ -130,6 +137,19 @@ def choice(
     )
 
 
+def any_loss(default: str) -> Any:
+    """Return an option with a loss, of classes or of regression."""
+    option = choice(
+        "LOSS",
+        LOSSES,
+        "Of the margin",
+        f"Of the deviation, in regression: {' or '.join(REGRESSION_LOSSES)}.",
+        default,
+    )
+    option.callback = one_of(*LOSSES, *REGRESSION_LOSSES)
+    return option
+
+
 def not_zero(param: typer.CallbackParam, value: int) -> int:
     """Refuse 0, of threads."""
     if value == 0:
@@ -171,6 +191,16 @@ ModelFormat: TypeAlias = Annotated[
     ),
 ]
 Loss: TypeAlias = Annotated[str, choice("LOSS", LOSSES, "Of the margin")]
+Task: TypeAlias = Annotated[
+    str, choice("TASK", ("classification", "regression"), "What the labels are for")
+]
+AnyLoss: TypeAlias = Annotated[
+    str | None,
+    any_loss(default=f"{Settings.loss}; of regression {next(iter(REGRESSION_LOSSES))}"),
+]
+Epsilon: TypeAlias = Annotated[
+    float, typer.Option(min=0.0, help="Deviation that costs nothing, of regression.")
+]
 Tol: TypeAlias = Annotated[
     float, typer.Option(callback=positive, help="Relative duality gap to prove.")
 ]
@@ -178,6 +208,9 @@ MaxIter: TypeAlias = Annotated[
     int, typer.Option(min=0, help="Sweeps over the rows to give up after, per class.")
 ]
 NoIntercept: TypeAlias = Annotated[bool, typer.Option("--no-intercept", help="Train no intercept.")]
+Intercept: TypeAlias = Annotated[
+    str, choice("INTERCEPT", INTERCEPTS, "Whether the intercept is penalised")
+]
 ClassWeight: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -191,8 +224,8 @@ Bias: TypeAlias = Annotated[
     float,
     typer.Option(
         callback=positive,
-        help="Value of the constant feature whose weight is the intercept; larger values "
-        "regularise it less.",
+        help="Value of the constant feature whose weight is a penalised intercept; larger values "
+        "penalise it less.",
     ),
 ]
 Schedule: TypeAlias = Annotated[
@@ -241,8 +274,17 @@ OPTIONS = {
     **{
         name: f"--{name.replace('_', '-')}"
         for name in (
-            *("loss", "multi_class", "solver", "schedule", "tol", "max_iter", "max_time"),
-            *("class_weight", "memory_limit", "n_jobs", "zero_based", "warm_start"),
+            *(
+                "loss",
+                "epsilon",
+                "multi_class",
+                "solver",
+                "schedule",
+                "tol",
+                "max_iter",
+                "max_time",
+            ),
+            *("intercept", "class_weight", "memory_limit", "n_jobs", "zero_based", "warm_start"),
             *("scoring", "selection", "patience", "tol_search"),
         )
     },
@@ -254,7 +296,22 @@ def first_column(zero_based: bool | None) -> bool | str:
     return "auto" if zero_based is None else zero_based
 
 
-def check_parameters(model: LinearSVC | LinearSVCCV) -> None:
+def check_task(task: str, loss: str | None, epsilon: float, **of_classes: Any) -> str:
+    """Return the loss of a task; refuse options that are of use to the other one only."""
+    losses, others = (LOSSES, REGRESSION_LOSSES)[:: 1 if task == "classification" else -1]
+    if loss in others:
+        raise typer.BadParameter(f"--loss {loss} is not for {task}, but {' or '.join(losses)}.")
+    if task == "regression":
+        for name, value in of_classes.items():
+            if value != getattr(Settings, name):
+                raise typer.BadParameter(f"{OPTIONS[name]} is for classes, not for regression.")
+        return loss or next(iter(REGRESSION_LOSSES))
+    if epsilon:
+        raise typer.BadParameter("--epsilon is for --task regression.")
+    return loss or Settings.loss
+
+
+def check_parameters(model: LinearSVC | LinearSVCCV | LinearSVR | LinearSVRCV) -> None:
     """Find out before anything is read that an option has a value it cannot have."""
     try:
         model._validate_params()
@@ -282,7 +339,7 @@ def parse_costs(text: str) -> Any:
 def in_options(message: str) -> str:
     """Let a message of the library speak of options, not of parameters."""
     message = re.sub(
-        r"The '(\w+)' parameter of LinearSVC(?:CV)?", lambda m: OPTIONS.get(m[1], m[0]), message
+        r"The '(\w+)' parameter of LinearSV[CR](?:CV)?", lambda m: OPTIONS.get(m[1], m[0]), message
     )
     for name, option in OPTIONS.items():
         message = re.sub(rf"(?<![\w./-]){name}=[\"']?([\w.+-]+)[\"']?", rf"{option} \1", message)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..io import load_model
-from ..problems.losses import LOSSES
 from ..training.formulations import FORMULATIONS
+from ..training.settings import INTERCEPTS
 from ._command import FAILED, Command, in_bytes
 from ._options import (
     Data,
@@ -19,13 +19,14 @@ from ._options import (
     NJobs,
     Quiet,
     ZeroBased,
+    any_loss,
     check_parameters,
     choice,
     positive,
 )
 
 if TYPE_CHECKING:
-    from ..estimators import LinearSVC
+    from ..estimators import LinearSVC, LinearSVR
 
 __all__ = ["certify"]
 
@@ -47,12 +48,22 @@ def certify(
             show_default="the model's; LIBLINEAR's has none",
         ),
     ] = None,
-    loss: Annotated[
-        str | None, choice("LOSS", LOSSES, "Loss of the problem", default="the model's")
+    loss: Annotated[str | None, any_loss(default="the model's")] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Epsilon of regression.",
+            show_default="the model's; LIBLINEAR's has none",
+        ),
     ] = None,
     multi_class: Annotated[
         str | None,
         choice("FORMULATION", FORMULATIONS, "For more than two classes", default="the model's"),
+    ] = None,
+    intercept: Annotated[
+        str | None,
+        choice("INTERCEPT", INTERCEPTS, "Whether it is penalised", default="the model's"),
     ] = None,
     tol: Annotated[float, typer.Option(min=0.0, help="Relative gap to prove.")] = 1e-3,
     max_iter: Annotated[int, typer.Option(min=0, help="Sweeps to look for a bound.")] = 1000,
@@ -86,9 +97,16 @@ def certify(
     with Command(json, quiet) as command:
         model = load_model(model_file)
         recorded = getattr(model, "primal_objective_", None)
+        regression = not hasattr(model, "classes_")
         if cost is None and recorded is None:
             raise typer.BadParameter(f"{model_file} does not tell C: say --cost.")
-        given = {"C": cost, "loss": loss, "multi_class": multi_class}
+        if regression and epsilon is None and recorded is None:
+            raise typer.BadParameter(f"{model_file} does not tell its epsilon: say --epsilon.")
+        own = {"epsilon": epsilon} if regression else {"multi_class": multi_class}
+        if (multi_class if regression else epsilon) is not None:
+            one, other = ("--multi-class", "classes") if regression else ("--epsilon", "regression")
+            raise typer.BadParameter(f"{one} is for {other}, but {model_file} is not.")
+        given = {"C": cost, "loss": loss, "intercept": intercept, **own}
         model.set_params(**{name: value for name, value in given.items() if value is not None})
         check_parameters(model)
         width = {"n_features": model.n_features_in_}
@@ -109,7 +127,7 @@ def certify(
         command.show(
             "Certificate",
             {
-                "problem": f"C = {model.C:g}, {_problem(model)}",
+                "problem": f"C = {model.C:g}, {_problem(model)}{_free(model)}",
                 "primal_objective": found.primal,
                 "dual_objective": found.dual,
                 "relative_gap": found.relative_gap,
@@ -137,7 +155,13 @@ def certify(
             command.code = FAILED
 
 
-def _problem(model: LinearSVC) -> str:
+def _free(model: LinearSVC | LinearSVR) -> str:
+    return ", free intercept" if model.fit_intercept and model.intercept == "free" else ""
+
+
+def _problem(model: LinearSVC | LinearSVR) -> str:
+    if not hasattr(model, "classes_"):
+        return f"{model.loss} loss, epsilon = {model.epsilon:g}"
     if len(model.classes_) == 2 and model.multi_class == "ovr":
         return f"{model.loss} loss"
     if model.multi_class == "ovr":

@@ -12,12 +12,14 @@ from ..io._files import check_target
 from ..io.liblinear import integer_classes
 from ._command import FAILED, Command, classes_of, in_bytes
 from ._options import (
+    AnyLoss,
     Bias,
     ClassWeight,
     Data,
+    Epsilon,
     Force,
+    Intercept,
     Json,
-    Loss,
     MaxIter,
     MemoryLimit,
     ModelFormat,
@@ -27,10 +29,12 @@ from ._options import (
     Schedule,
     Seed,
     Solver,
+    Task,
     Tol,
     TrainJobs,
     ZeroBased,
     check_parameters,
+    check_task,
     class_weights,
     parse_costs,
 )
@@ -38,7 +42,7 @@ from ._pictures import Plot, check_picture, new_figure, save_picture
 from .train import WRITERS, certificate, destination
 
 if TYPE_CHECKING:
-    from ..estimators import LinearSVCCV
+    from ..estimators import LinearSVCCV, LinearSVRCV
 
 __all__ = ["cv"]
 
@@ -70,7 +74,7 @@ def cv(
         typer.Option(
             metavar="SCORING",
             help="What to choose by, in scikit-learn's words: f1, roc_auc, balanced_accuracy, ...",
-            show_default="accuracy",
+            show_default="accuracy; of regression r2",
         ),
     ] = None,
     selection: Annotated[
@@ -90,10 +94,13 @@ def cv(
         float | None,
         typer.Option(help="Relative duality gap to prove in the search.", show_default="--tol"),
     ] = None,
-    loss: Loss = "squared_hinge",
+    task: Task = "classification",
+    loss: AnyLoss = None,
+    epsilon: Epsilon = 0.0,
     tol: Tol = 1e-3,
     max_iter: MaxIter = 1000,
     no_intercept: NoIntercept = False,
+    intercept: Intercept = "penalized",
     bias: Bias = 1.0,
     class_weight: ClassWeight = None,
     schedule: Schedule = "auto",
@@ -111,7 +118,7 @@ def cv(
     Each fold trains ascending values of C, each from the solution before, on the rows it does not
     hold out, and is scored on those it does. Then a model is trained on all rows. Rows are shuffled
     before they are dealt out, the same for the same --seed, and each fold has its share of every
-    class.
+    class, if there are any.
 
     Ends with exit code 0 if every relative duality gap is proven to be at most its tolerance, and
     with 1 if not; the choice is made, and the model written, all the same. Ctrl-C writes nothing
@@ -126,23 +133,31 @@ def cv(
     dualsweep cv huge.store --memory-limit 1500 --costs 0.1,1
 
     dualsweep cv news20.svm.bz2 --selection one_standard_error --plot news20.png
+
+    dualsweep cv prices.svm --task regression --scoring neg_mean_absolute_error
     """
-    from sklearn.model_selection import StratifiedKFold
+    from sklearn.model_selection import KFold, StratifiedKFold
 
-    from ..estimators import LinearSVCCV
+    from ..estimators import LinearSVCCV, LinearSVRCV
 
-    model = LinearSVCCV(
+    loss = check_task(task, loss, epsilon, multi_class=multi_class, class_weight=class_weight)
+    own: dict[str, Any] = {"multi_class": multi_class}
+    kind: type[LinearSVCCV | LinearSVRCV] = LinearSVCCV
+    splitter: type[KFold | StratifiedKFold] = StratifiedKFold
+    if task == "regression":
+        kind, splitter, own = LinearSVRCV, KFold, {"epsilon": epsilon}
+    model = kind(
         Cs=parse_costs(costs),
-        cv=StratifiedKFold(folds, shuffle=True, random_state=seed),
+        cv=splitter(folds, shuffle=True, random_state=seed),
         scoring=scoring,
         selection=selection,
         patience=patience or None,
         tol_search=tol_search,
         loss=loss,
-        multi_class=multi_class,
         solver=solver,
         schedule=schedule,
         fit_intercept=not no_intercept,
+        intercept=intercept,
         intercept_scaling=bias,
         tol=tol,
         max_iter=max_iter,
@@ -150,6 +165,7 @@ def cv(
         n_jobs=n_jobs,
         random_state=seed,
         verbose=0 if quiet or json else 1,
+        **own,
     )
     check_parameters(model)
     path, model_format = destination(file, output, model_format)
@@ -164,10 +180,11 @@ def cv(
             check_picture(plot, force)
             command.writes(plot)
         X, y = command.load_or_open(file, memory_limit, zero_based=zero_based, n_jobs=n_jobs)
-        classes = classes_of(X, y)
-        if output is not None and model_format == "liblinear":
-            integer_classes(classes)  # rather now than after the work
-        model.set_params(class_weight=class_weights(class_weight, classes))
+        if task == "classification":
+            classes = classes_of(X, y)
+            if output is not None and model_format == "liblinear":
+                integer_classes(classes)  # rather now than after the work
+            model.set_params(class_weight=class_weights(class_weight, classes))
         started = perf_counter()
         with command.warnings():
             model.fit(X, y)
@@ -191,13 +208,13 @@ def cv(
             command.code = FAILED
 
 
-def _tol_search(model: LinearSVCCV) -> float:
+def _tol_search(model: LinearSVCCV | LinearSVRCV) -> float:
     return model.tol if model.tol_search is None else model.tol_search
 
 
-def _report(command: Command, model: LinearSVCCV) -> None:
+def _report(command: Command, model: LinearSVCCV | LinearSVRCV) -> None:
     """Note what the search found, and show a row for each C."""
-    scoring = model.scoring or "accuracy"
+    scoring = model.scoring or model._default_scoring
     command.facts |= {
         "C": model.C_,
         "scoring": scoring,
@@ -227,7 +244,7 @@ def _report(command: Command, model: LinearSVCCV) -> None:
     )
 
 
-def _draw(model: LinearSVCCV) -> Any:
+def _draw(model: LinearSVCCV | LinearSVRCV) -> Any:
     from ..plotting import PathDisplay
 
     figure = new_figure(6.4, 7.2)

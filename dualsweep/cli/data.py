@@ -232,17 +232,18 @@ def _of_labels(labels: Counter[Any]) -> dict[str, Any]:
 
 def _of_model(path: Path) -> dict[str, Any]:
     model = load_model(path)
-    classes = model.classes_.tolist()
+    regression = not hasattr(model, "classes_")
+    classes = [] if regression else model.classes_.tolist()
     certificate = {
         name.rstrip("_"): getattr(model, name) for name in CERTIFICATE if hasattr(model, name)
     }
-    told = ("loss", "multi_class", "fit_intercept")
+    told = ("loss", "epsilon" if regression else "multi_class", "fit_intercept", "intercept")
     parameters = {name: getattr(model, name) for name in told}
     return {
         "format": "npz" if zipfile.is_zipfile(path) else "liblinear",
         "features": model.n_features_in_,
-        "classes": len(classes),
-        **({"labels": classes} if len(classes) <= MOST_CLASSES else {}),
+        **({} if regression else {"classes": len(classes)}),
+        **({"labels": classes} if 0 < len(classes) <= MOST_CLASSES else {}),
         **parameters,
         **({"C": model.C, "tol": model.tol} if certificate else {}),
         **certificate,

@@ -65,17 +65,17 @@ def predict(
     zero_based: ZeroBased = None,
     json: Json = False,
 ) -> None:
-    """Predict the label of each row, one per line.
+    """Predict the label or the number of each row, one per line.
 
-    If the data have labels, the accuracy goes to stderr. A store may be larger than the memory.
-    Features of text that the model was not trained on are left out, with a warning. A model does
-    not know whether its text counted columns from 0: for a few rows of text that did, none of which
-    may have a column 0, say --zero-based.
+    If the data have labels, the accuracy goes to stderr, of regression the mean squared error and
+    R2. A store may be larger than the memory. Features of text that the model was not trained on
+    are left out, with a warning. A model does not know whether its text counted columns from 0: for
+    a few rows of text that did, none of which may have a column 0, say --zero-based.
 
-    With --decisions or --probabilities a line has values after the label, and the first line is
-    "labels" and the classes that they are of. A decision of two classes has one value, positive for
-    the class that is named. Probabilities are those of a sigmoid of each class's value, fitted to
-    the rows that are given (Platt's method), and add up to 1.
+    With --decisions or --probabilities, which are for classes, a line has values after the label,
+    and the first line is "labels" and the classes that they are of. A decision of two classes has
+    one value, positive for the class that is named. Probabilities are those of a sigmoid of each
+    class's value, fitted to the rows that are given (Platt's method), and add up to 1.
 
     [bold]Examples[/bold]
 
@@ -92,14 +92,19 @@ def predict(
             check_target(output, force=force)
             command.writes(output)
         model = _read(model_file, file)
-        classes, n_features = model["classes_"], model["n_features_in_"]
+        classes, n_features = model.get("classes_"), model["n_features_in_"]
         options = {"zero_based": zero_based, "n_jobs": n_jobs, "n_features": n_features}
-        named = classes if len(classes) > 2 else classes[1:]
-        if probabilities is not None:
-            answer = _calibrated(command, model_file, probabilities, options)
-            named = classes
+        if classes is None and (decisions or probabilities is not None):
+            option = "--decisions" if decisions else "--probabilities"
+            raise typer.BadParameter(f"{option} is for classes, but {model_file} is of regression.")
+        named: Any = None  # the classes that values are of
+        if classes is None:
+            answer = _estimating(model)
+        elif probabilities is not None:
+            answer, named = _calibrated(command, model_file, probabilities, options), classes
         else:
             answer = _deciding(model, decisions)
+            named = classes if len(classes) > 2 else classes[1:]
         if file.is_dir():  # however large it is: a block at a time
             store = command.open(file)
             check_width(file, store, n_features)
@@ -119,7 +124,9 @@ def predict(
                 command.facts |= {what: values.tolist(), f"{what}_of": named.tolist()}
         else:
             sys.stdout.writelines(_lines(labels, values, named))
-        if y is not None:
+        if y is not None and classes is None:
+            _measure(command, file, y, labels)
+        elif y is not None:
             _compare(command, file, y, labels, classes)
 
 
@@ -135,6 +142,11 @@ def _read(model_file: Path, file: Path) -> dict[str, Any]:
                 f"predict {file} {model_file}."
             ) from error
         raise
+
+
+def _estimating(model: dict[str, Any]) -> Callable[[Any], Answer]:
+    coef, intercept = model["coef_"], model["intercept_"]
+    return lambda X: Answer(X @ coef + intercept, None)
 
 
 def _deciding(model: dict[str, Any], decisions: bool) -> Callable[[Any], Answer]:
@@ -197,6 +209,20 @@ def _lines_with_values(labels: Any, values: Any, named: Any) -> Iterator[str]:
     yield f"labels {' '.join(map(str, named.tolist()))}\n"
     for label, row in zip(labels.tolist(), values, strict=True):
         yield f"{label} {' '.join(map(repr, row.tolist()))}\n"
+
+
+def _measure(command: Command, file: Path, y: Any, numbers: Any) -> None:
+    """Tell how far numbers are from the targets, or that those are none."""
+    if y.dtype.kind in "US":
+        if not command.json:
+            command.say(f"No mean squared error: the labels of {file} are no numbers.")
+        return
+    error = float(((y - numbers) ** 2).mean())
+    spread = float(((y - y.mean()) ** 2).mean())
+    r2 = 1.0 - error / spread if spread else float("nan")
+    command.facts |= {"mean_squared_error": error, "r2": r2}
+    if not command.json:
+        command.say(f"Mean squared error {error:.6g}, R2 {r2:.4f} ({len(y)} rows)")
 
 
 def _compare(command: Command, file: Path, y: Any, labels: Any, classes: Any) -> None:

@@ -20,12 +20,14 @@ from ..training import train as train_model
 from ..training.verdict import shortfall
 from ._command import FAILED, INTERRUPTED, Command, classes_of, in_bytes
 from ._options import (
+    AnyLoss,
     Bias,
     ClassWeight,
     Data,
+    Epsilon,
     Force,
+    Intercept,
     Json,
-    Loss,
     MaxIter,
     MemoryLimit,
     ModelFormat,
@@ -35,9 +37,11 @@ from ._options import (
     Schedule,
     Seed,
     Solver,
+    Task,
     Tol,
     TrainJobs,
     ZeroBased,
+    check_task,
     class_weights,
     positive,
 )
@@ -71,13 +75,16 @@ def train(
             help="Cost of margin violations; larger fits more closely.",
         ),
     ] = 1.0,
-    loss: Loss = "squared_hinge",
+    task: Task = "classification",
+    loss: AnyLoss = None,
+    epsilon: Epsilon = 0.0,
     tol: Tol = 1e-3,
     max_iter: MaxIter = 1000,
     max_time: Annotated[
         float | None, typer.Option(callback=positive, help="Seconds to give up after.")
     ] = None,
     no_intercept: NoIntercept = False,
+    intercept: Intercept = "penalized",
     bias: Bias = 1.0,
     class_weight: ClassWeight = None,
     schedule: Schedule = "auto",
@@ -124,14 +131,18 @@ def train(
     dualsweep train rcv1.npz -C 1 --warm-start rcv1.model.npz -o rcv1.C1.npz
 
     dualsweep train huge.store --memory-limit 1500 --checkpoint huge.checkpoint
+
+    dualsweep train prices.svm --task regression --epsilon 0.1
     """
     settings = Settings(
         C=cost,
-        loss=loss,
+        loss=check_task(task, loss, epsilon, multi_class=multi_class, class_weight=class_weight),
+        epsilon=epsilon,
         multi_class=multi_class,
         schedule=schedule,
         solver=solver,
         fit_intercept=not no_intercept,
+        intercept=intercept,
         intercept_scaling=bias,
         tol=tol,
         max_iter=max_iter,
@@ -149,15 +160,15 @@ def train(
         check_target(path, force=force)  # rather now than after the work
         command.writes(path)
         X, y = command.load_or_open(file, memory_limit, zero_based=zero_based, n_jobs=n_jobs)
-        classes = classes_of(X, y)
-        if model_format == "liblinear":  # rather now than after the work
+        classes = classes_of(X, y) if task == "classification" else None
+        if model_format == "liblinear" and classes is not None:  # rather now than after the work
             integer_classes(classes)
         settings = replace(settings, class_weight=class_weights(class_weight, classes))
         # What there is to know of the model, by an estimator's names.
         model = SimpleNamespace(
             **asdict(settings), warm_start=False, n_jobs=n_jobs, verbose=int(verbose)
         )
-        duals = None if warm_start is None else _duals(warm_start, X.shape, classes)
+        duals = None if warm_start is None else _duals(warm_start, X.shape[0], classes)
         started = perf_counter()
         interrupted = False
         try:
@@ -187,21 +198,25 @@ def train(
             command.code = FAILED
 
 
-def _duals(path: Path, shape: tuple[int, int], classes: Any) -> Any:
-    """Return the dual variables of a model of as many rows and the same classes."""
+def _duals(path: Path, n_rows: int, classes: Any) -> Any:
+    """Return the dual variables of a model of as many rows and the same classes, or of none."""
     _, model = read_model(path)
     duals = model.get("dual_coef_")
+    theirs: Any = model.get("classes_")
     if duals is None:
         raise ValueError(f"{path} has no dual variables to start from; what train writes has.")
-    if duals.shape[1] != shape[0] or not np.array_equal(model["classes_"], classes):
+    if duals.shape[1] != n_rows or not np.array_equal(theirs, classes):
+        the = "" if theirs is None else "the classes "
         raise ValueError(
-            f"{path} cannot be started from: it was trained on {duals.shape[1]:,} rows of the "
-            f"classes {_some(model['classes_'])}, and these are {shape[0]:,} of {_some(classes)}."
+            f"{path} cannot be started from: it was trained on {duals.shape[1]:,} rows of "
+            f"{the}{_some(theirs)}, and these are {n_rows:,} of {_some(classes)}."
         )
     return duals
 
 
 def _some(classes: Any) -> str:
+    if classes is None:
+        return "regression"
     return ", ".join(map(str, classes[:5])) + (" ..." if len(classes) > 5 else "")
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.svm._base import BaseSVC
 from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
@@ -18,7 +18,9 @@ from ..training import Context, load_if_it_fits, train, training_data
 from ..training.formulations import Formulation
 from ._choices import REGISTRIES
 from ._validation import check_store_labels, check_weights
+from .certified import CertifiedModel
 from .svc import LinearSVC
+from .svr import LinearSVR
 
 __all__ = ["Certificate", "certify"]
 
@@ -54,6 +56,8 @@ def certify(
     C: float | None = None,
     loss: str | None = None,
     multi_class: str | None = None,
+    epsilon: float | None = None,
+    intercept: str | None = None,
     tol: float = 1e-3,
     max_iter: int = 1000,
     max_time: float | None = None,
@@ -70,20 +74,21 @@ def certify(
 
     Parameters
     ----------
-    model : classifier
+    model : classifier or regressor
         Anything with `coef_`, `intercept_` and `classes_`: a `LinearSVC` or `LinearSVCCV`, trained
         here or read from a file of LIBLINEAR, a linear classifier of scikit-learn's or of anybody
-        else's. Its parameters of the names of `LinearSVC`'s (C, loss, multi_class, class_weight,
-        fit_intercept and intercept_scaling) say which problem is meant.
+        else's; or a linear regressor. Its parameters of the names of `LinearSVC`'s or `LinearSVR`'s
+        (C, loss, multi_class, epsilon, class_weight, fit_intercept, intercept and
+        intercept_scaling) say which problem is meant.
     X, y : array-like
         The data the model was trained on, or other data with the same classes: then the
         certificate says how good the model is for those. X may be a store, and y None for its own
         labels.
     sample_weight : array-like of shape (n_samples,), default=None
         Multiplies C per row, as in `LinearSVC.fit`.
-    C, loss, multi_class : default=None
-        Of the problem, instead of the model's own. C and loss have to be given where the model has
-        none that `LinearSVC` knows.
+    C, loss, multi_class, epsilon, intercept : default=None
+        Of the problem, instead of the model's own. C and loss, and epsilon of regression, have to
+        be given where the model has none that `LinearSVC` or `LinearSVR` knows.
     tol : float, default=1e-3
         Relative gap to look for.
     max_iter, max_time, memory_limit, n_jobs
@@ -107,8 +112,9 @@ def certify(
     >>> certify(model, X, y).relative_gap <= 1e-4
     False
     """
-    model = _linear_classifier(model)
-    problem = _problem(model, C=C, loss=loss, multi_class=multi_class)
+    model = _linear_model(model)
+    given = {"C": C, "loss": loss, "multi_class": multi_class, "epsilon": epsilon}
+    problem = _problem(model, **given, intercept=intercept)
     X, y = _checked(model, *load_if_it_fits(X, y, memory_limit))
     settings = replace(
         problem._settings(),
@@ -120,7 +126,7 @@ def certify(
     weights = _weights(model, X.shape[1], settings.bias)
     with Context(n_jobs=n_jobs) as context:
         data = training_data(X, y, check_weights(sample_weight, X), settings, context)
-        if not np.array_equal(data.classes, model.classes_):
+        if not _regresses(model) and not np.array_equal(data.classes, model.classes_):
             raise ValueError(
                 f"The model has the classes {_some(np.asarray(model.classes_))}, but y has "
                 f"{_some(data.classes)}."
@@ -149,11 +155,12 @@ def certify(
 def _checked(model: Any, X: Any, y: Any) -> tuple[Any, Any]:
     """Return X and y as they are trained on, if the model can have been."""
     if isinstance(X, Blocks):
-        return X, check_store_labels(X, y)
+        return X, check_store_labels(X, y, _regresses(model))
     options: dict[str, Any] = {
         "accept_sparse": "csr",
         "dtype": [np.float64, np.float32],
         "order": "C",
+        "y_numeric": _regresses(model),
     }
     if isinstance(model, BaseEstimator):
         return validate_data(model, X, y, reset=False, **options)
@@ -172,7 +179,11 @@ def _primals(formulation: Formulation, weights: Any) -> Any:
     return np.array(primals)
 
 
-def _linear_classifier(model: Any) -> Any:
+def _regresses(model: Any) -> bool:
+    return isinstance(model, BaseEstimator) and is_regressor(model)
+
+
+def _linear_model(model: Any) -> Any:
     """Return the model whose weights are meant; raise if it has none for each class."""
     name = type(model).__name__
     if isinstance(model, Pipeline):
@@ -183,11 +194,12 @@ def _linear_classifier(model: Any) -> Any:
     if isinstance(model, BaseEstimator):
         check_is_fitted(model)
     model = getattr(model, "best_estimator_", model)
-    missing = [part for part in ("coef_", "intercept_", "classes_") if not hasattr(model, part)]
+    wanted = ["coef_", "intercept_"] if _regresses(model) else ["coef_", "intercept_", "classes_"]
+    missing = [part for part in wanted if not hasattr(model, part)]
     if missing:
         raise TypeError(
             f"{name} has no {' and no '.join(missing)}: certify takes linear classifiers, which "
-            "have coef_, intercept_ and classes_."
+            "have coef_, intercept_ and classes_, and linear regressors."
         )
     if isinstance(model, BaseSVC) and len(model.classes_) > 2:
         raise TypeError(
@@ -197,17 +209,23 @@ def _linear_classifier(model: Any) -> Any:
     return model
 
 
-def _problem(model: Any, **given: Any) -> LinearSVC:
-    """Return a `LinearSVC` with the parameters of the problem that is meant."""
-    params = {}
-    for name in ("C", "loss", "multi_class", "class_weight", "fit_intercept", "intercept_scaling"):
+def _problem(model: Any, **given: Any) -> CertifiedModel:
+    """Return a `LinearSVC` or `LinearSVR` with the parameters of the problem that is meant."""
+    kind: type[CertifiedModel] = LinearSVC
+    own: tuple[str, ...] = ("multi_class", "class_weight")
+    needed: tuple[str, ...] = ("C", "loss")
+    if _regresses(model):
+        kind, own, needed = LinearSVR, ("epsilon",), ("C", "loss", "epsilon")
+    params: dict[str, Any] = {}
+    for name in ("C", "loss", *own, "fit_intercept", "intercept", "intercept_scaling"):
         value = getattr(model, name, None)
+        known = [value] if _regresses(model) else REGISTRIES.get(name, [value])
         if given.get(name) is not None:
             params[name] = given[name]
-        elif hasattr(model, name) and value in REGISTRIES.get(name, [value]):
+        elif hasattr(model, name) and value in known:
             params[name] = value
-    problem = LinearSVC(**params)
-    for name in ("C", "loss"):
+    problem = kind(**params)
+    for name in needed:
         if name not in params:
             raise ValueError(
                 f"{type(model).__name__} has no {name} that says which problem is meant: pass "
@@ -219,13 +237,17 @@ def _problem(model: Any, **given: Any) -> LinearSVC:
 
 def _weights(model: Any, n_features: int, bias: float) -> Any:
     """Return a row of weights for each row of coefficients, that of the constant feature last."""
-    coef = model.coef_.toarray() if hasattr(model.coef_, "toarray") else model.coef_
+    coef = model.coef_.toarray() if hasattr(model.coef_, "toarray") else np.asarray(model.coef_)
     coef = np.atleast_2d(coef)
-    n_rows = 1 if len(model.classes_) == 2 else len(model.classes_)
+    if _regresses(model):
+        kind, n_rows = "regressor of", 1
+    else:
+        kind = f"classifier of {len(model.classes_)} classes and"
+        n_rows = 1 if len(model.classes_) == 2 else len(model.classes_)
     if coef.shape != (n_rows, n_features):
         raise ValueError(
-            f"A linear classifier of {len(model.classes_)} classes and {n_features} features has "
-            f"{n_rows} rows of as many coefficients, but coef_ has the shape {coef.shape}."
+            f"A linear {kind} {n_features} features has {n_rows} rows of as many coefficients, "
+            f"but coef_ has the shape {coef.shape}."
         )
     intercept = np.broadcast_to(np.asarray(model.intercept_, dtype=np.float64), n_rows)
     if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):

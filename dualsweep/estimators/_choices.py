@@ -10,6 +10,7 @@ from ..problems.losses import LOSSES
 from ..solvers.policy import SOLVERS
 from ..solvers.schedules import SCHEDULES
 from ..training.formulations import FORMULATIONS
+from ..training.settings import INTERCEPTS
 
 __all__ = ["CONSTRAINTS", "REGISTRIES", "with_choices"]
 
@@ -18,6 +19,7 @@ REGISTRIES: dict[str, Any] = {
     "multi_class": FORMULATIONS,
     "solver": SOLVERS,
     "schedule": SCHEDULES,
+    "intercept": INTERCEPTS,
 }
 CONSTRAINTS: dict[str, list[Any]] = {
     name: [StrOptions(set(registry))] for name, registry in REGISTRIES.items()

@@ -20,7 +20,7 @@ import numpy as np
 from ..problems.result import Progress
 from ..training import BlockSet, Context, Fitted, Settings, TrainingSet, Watcher, train
 from ..training.progress import Bars
-from .svc import LinearSVC
+from .certified import CertifiedModel
 
 __all__ = ["Fold", "FoldBar", "Point", "advance_folds", "masks_of"]
 
@@ -56,7 +56,7 @@ class Fold:
 
     Parameters
     ----------
-    svc : LinearSVC
+    model : LinearSVC or LinearSVR
         What is scored is a copy of it.
     settings : Settings
         Those of every training, but for C.
@@ -77,7 +77,7 @@ class Fold:
 
     def __init__(
         self,
-        svc: LinearSVC,
+        model: CertifiedModel,
         settings: Settings,
         data: TrainingSet | BlockSet,
         train: Any,
@@ -94,7 +94,7 @@ class Fold:
             missing = set(data.classes.tolist()) - set(self.data.classes.tolist())
             weights = {k: w for k, w in settings.class_weight.items() if k not in missing}
             settings = replace(settings, class_weight=weights)
-        self.svc, self.settings = svc, settings
+        self.model, self.settings = model, settings
         self.test, self.Cs = test, Cs
         self.context, self.bar, self.stride = context, bar, stride
         self.points: list[Point | None] = [None] * len(Cs)
@@ -123,7 +123,7 @@ class Fold:
 
     def assess(self, c: int, score: Callable[[Any, Any], float]) -> None:
         """Score what came of the c-th C, and forget what is not needed any more."""
-        C, model = float(self.Cs[c]), copy(self.svc)
+        C, model = float(self.Cs[c]), copy(self.model)
         model.__dict__.update(self.fitted[c].attributes(), C=C)
         self.points[c] = Point(
             float("nan") if self.context.stop() else score(model, self.test),

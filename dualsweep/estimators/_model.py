@@ -1,4 +1,4 @@
-"""What linear classifiers have in common: how they predict, and what they answer to habits."""
+"""What linear models have in common: how they predict, and what they answer to habits."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.linear_model._base import LinearClassifierMixin, LinearModel, SparseCoefMixin
 from sklearn.utils._param_validation import InvalidParameterError, StrOptions
 
 from ..solvers.blocks import Blocks
 
-__all__ = ["HABITS", "LinearModel"]
+__all__ = ["HABITS", "LinearClassifier", "LinearRegressor"]
 
 # Parameters of scikit-learn's `LinearSVC` that mean nothing here, for scripts that set them.
 HABITS: dict[str, list[Any]] = {
@@ -21,7 +21,7 @@ HABITS: dict[str, list[Any]] = {
 }
 
 
-class LinearModel(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
+class LinearClassifier(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
     """A linear classifier with scikit-learn's interface, which predicts for stores too."""
 
     penalty: str
@@ -48,7 +48,7 @@ class LinearModel(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             ``x.w + b`` of each class; of two classes, of the second alone.
         """
-        return self._by_block(super().decision_function, X)
+        return _by_block(super().decision_function, X)
 
     def predict(self, X: Any) -> Any:
         """Return the class of each row.
@@ -63,14 +63,7 @@ class LinearModel(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
         ndarray of shape (n_samples,)
             The classes.
         """
-        return self._by_block(super().predict, X)
-
-    def _by_block(self, method: Callable[[Any], Any], X: Any) -> Any:
-        """Return what a method returns for all rows, of a store for one block after the other."""
-        if not isinstance(X, Blocks):
-            return method(X)
-        filled = np.flatnonzero(np.diff(X.starts)).tolist()  # of some rows of a store, not all are
-        return np.concatenate([method(_alike(X.read(b)[0])) for b in filled])
+        return _by_block(super().predict, X)
 
     @property
     def predict_proba(self) -> Any:
@@ -97,6 +90,33 @@ class LinearModel(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+class LinearRegressor(RegressorMixin, LinearModel):
+    """A linear regressor with scikit-learn's interface, which predicts for stores too."""
+
+    def predict(self, X: Any) -> Any:
+        """Return the prediction for each row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
+            Rows; those of a store are read block by block.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            ``x.w + b``.
+        """
+        return _by_block(super().predict, X)
+
+
+def _by_block(method: Callable[[Any], Any], X: Any) -> Any:
+    """Return what a method returns for all rows, of a store for one block after the other."""
+    if not isinstance(X, Blocks):
+        return method(X)
+    filled = np.flatnonzero(np.diff(X.starts)).tolist()  # of some rows of a store, not all are
+    return np.concatenate([method(_alike(X.read(b)[0])) for b in filled])
 
 
 def _alike(X: Any) -> Any:

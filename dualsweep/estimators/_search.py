@@ -11,7 +11,7 @@ import numpy as np
 from .._threads import Workers
 from ..training import BlockSet, Context, Settings, TrainingSet, Watcher
 from ._folds import Fold, FoldBar, advance_folds
-from .svc import LinearSVC
+from .certified import CertifiedModel
 
 __all__ = ["choose", "search"]
 
@@ -26,7 +26,7 @@ STRIDE, ENOUGH = 3, 16
 
 
 def search(
-    model: LinearSVC,
+    model: CertifiedModel,
     settings: Settings,
     data: TrainingSet | BlockSet,
     splits: Any,
@@ -39,7 +39,7 @@ def search(
 
     Parameters
     ----------
-    model : LinearSVC
+    model : LinearSVC or LinearSVR
         What is scored is a copy of it.
     settings : Settings
         Those of every training, but for C.
@@ -59,7 +59,7 @@ def search(
     Returns
     -------
     dict
-        Attributes of `LinearSVCCV`.
+        Attributes of `LinearSVCCV` and `LinearSVRCV`.
     """
     context.bars.tol = settings.tol
     context.bars.open([f"fold {f + 1}" for f in range(len(splits))], "folds")

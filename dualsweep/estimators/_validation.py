@@ -6,6 +6,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_regressor
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
@@ -24,27 +25,37 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any,
     """Return X, y and sample weights as they are trained on; note on `estimator` what X looks like.
 
     X may be a store, with labels that replace its own, or y None. The weights are float64, or None
-    if there are none.
+    if there are none. A regressor's y has to be numbers, and any other's classes.
     """
-    _refuse_several_labels(y)
+    numeric = is_regressor(estimator)
+    if not numeric:
+        _refuse_several_labels(y)
     if isinstance(X, Blocks):
-        y = check_store_labels(X, y)
+        y = check_store_labels(X, y, numeric)
         estimator.__dict__.pop("feature_names_in_", None)
         estimator.n_features_in_ = X.shape[1]
     else:
         X, y = validate_data(
-            estimator, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C"
+            estimator,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            order="C",
+            y_numeric=numeric,
         )
-        check_classification_targets(y)
+        if not numeric:
+            check_classification_targets(y)
     return X, y, check_weights(sample_weight, X)
 
 
-def check_store_labels(store: Blocks, y: Any) -> Any:
+def check_store_labels(store: Blocks, y: Any, numeric: bool = False) -> Any:
     """Return labels that replace those of a store, or None."""
     if y is None:
         return None
     y = column_or_1d(y, warn=True)
-    check_classification_targets(y)
+    if not numeric:
+        check_classification_targets(y)
     if len(y) != store.shape[0]:
         raise ValueError(f"The store has {store.shape[0]} rows, but y has {len(y)}.")
     return y

@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import replace
-from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
-from sklearn import config_context, get_config
-from sklearn.base import _fit_context
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import get_scorer, get_scorer_names
-from sklearn.model_selection import check_cv
-from sklearn.utils import Bunch
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.metadata_routing import (
-    MetadataRouter,
-    MethodMapping,
-    _raise_for_params,
-    _routing_enabled,
-    process_routing,
-)
-from sklearn.utils.validation import _check_method_params, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from ..solvers.blocks import Blocks
-from ..training import PartOfBlocks, load_if_it_fits, train, training_data
 from ._choices import with_choices
-from ._folds import masks_of
-from ._model import LinearModel
-from ._search import choose, search
-from ._validation import check_Cs, check_data
+from ._model import LinearClassifier
+from .searching import SearchingC
 from .svc import LinearSVC
 
 __all__ = ["LinearSVCCV"]
@@ -41,6 +19,7 @@ SHARED = (
     "solver",
     "schedule",
     "fit_intercept",
+    "intercept",
     "intercept_scaling",
     "tol",
     "max_iter",
@@ -55,7 +34,7 @@ SHARED = (
 
 
 @with_choices
-class LinearSVCCV(LinearModel):
+class LinearSVCCV(SearchingC, LinearClassifier):
     """Linear support vector classification that chooses C by cross-validation.
 
     Each fold trains the values of C in ascending order, each from the solution for a smaller one
@@ -94,6 +73,8 @@ class LinearSVCCV(LinearModel):
         Which rows a sweep visits.
     fit_intercept : bool, default=True
         Whether to train the intercept.
+    intercept : {intercept}, default="penalized"
+        Whether the intercept is penalised.
     intercept_scaling : float, default=1.0
         Larger values regularise the intercept less.
     tol : float, default=1e-3
@@ -174,13 +155,11 @@ class LinearSVCCV(LinearModel):
     True
     """
 
+    _kind = LinearSVC
+    _shared = SHARED
+    _default_scoring = "accuracy"
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
-        "Cs": [Interval(Integral, 1, None, closed="left"), "array-like"],
-        "cv": ["cv_object"],
-        "scoring": [StrOptions(set(get_scorer_names())), callable, None],
-        "selection": [StrOptions({"best", "one_standard_error"})],
-        "patience": [Interval(Integral, 1, None, closed="left"), None],
-        "tol_search": [Interval(Real, 0, None, closed="neither"), None],
+        **SearchingC._parameter_constraints,
         **{name: LinearSVC._parameter_constraints[name] for name in SHARED},
     }
 
@@ -198,6 +177,7 @@ class LinearSVCCV(LinearModel):
         solver: str = "auto",
         schedule: str = "auto",
         fit_intercept: bool = True,
+        intercept: str = "penalized",
         intercept_scaling: float = 1.0,
         tol: float = 1e-3,
         max_iter: int = 1000,
@@ -220,6 +200,7 @@ class LinearSVCCV(LinearModel):
         self.solver = solver
         self.schedule = schedule
         self.fit_intercept = fit_intercept
+        self.intercept = intercept
         self.intercept_scaling = intercept_scaling
         self.tol = tol
         self.max_iter = max_iter
@@ -231,169 +212,7 @@ class LinearSVCCV(LinearModel):
         self.penalty = penalty
         self.dual = dual
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **params: Any) -> LinearSVCCV:
-        """Choose C, and train the model with it.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
-            Rows to learn from; not changed, and not copied where `LinearSVC` does not.
-        y : array-like of shape (n_samples,), default=None
-            Class labels of any type. None is for stores, and means the labels in the store.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies C per row, and weighs the scores.
-        **params : dict
-            `groups` for the splitter; with scikit-learn's metadata routing, whatever splitter and
-            scorer ask for.
-
-        Returns
-        -------
-        LinearSVCCV
-            The estimator itself.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If a relative gap is still above `tol_search` or `tol`.
-        """
-        _raise_for_params(_without("groups", params), self, "fit")
-        Cs = check_Cs(self.Cs)
-        X, y = load_if_it_fits(X, y, self.memory_limit)
-        X, y, sample_weight = check_data(self, X, y, sample_weight)
-        if y is None:
-            y = np.concatenate([X.read_labels(b) for b in range(len(X.block_bytes))])
-        routed = self._routed(sample_weight, params)
-        splitter = check_cv(self.cv, y, classifier=True)
-        if isinstance(X, Blocks):
-            rows = np.empty((len(y), 0))
-            splits = masks_of(splitter.split(rows, y, **routed.splitter.split), len(y))
-        else:
-            splits = list(splitter.split(X, y, **routed.splitter.split))
-        if not splits:
-            raise ValueError("cv makes no folds; it needs at least one pair (train, test).")
-        if self.selection == "one_standard_error" and len(splits) < 2:
-            raise ValueError(
-                'selection="one_standard_error" needs at least 2 folds to have a standard error, '
-                f"but cv makes {len(splits)}."
-            )
-        model = LinearSVC(**{name: getattr(self, name) for name in SHARED})
-        settings = model._settings()
-        with model._context(steps=len(Cs)) as context:
-            data = training_data(X, y, sample_weight, settings, context)
-            score = self._score(X, y, routed.scorer.score)
-            tol = self.tol if self.tol_search is None else self.tol_search
-            searched = replace(settings, tol=tol)
-            found = search(model, searched, data, splits, Cs, score, self.patience, context)
-            context.give_up()
-            best = choose(found["mean_score_"], found["std_error_"], self.selection)
-            model.C = float(found["Cs_"][best])
-            context.show_anew()
-            fitted = train(data, replace(settings, C=model.C), context)
-            model.__dict__.update(fitted.attributes())
-            self._adopt(model, found)
-        self._warn_of_search()
-        model._warn(stacklevel=3)
-        return self
-
-    def _adopt(self, model: LinearSVC, found: dict[str, Any]) -> None:
-        """Set the fitted attributes from the model and what the search found."""
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                setattr(model, name, getattr(self, name))
-        fitted = {name: value for name, value in vars(model).items() if name.endswith("_")}
-        self.__dict__.update(found, C_=model.C, best_estimator_=model, **fitted)
-
-    def _routed(self, sample_weight: Any, params: dict[str, Any]) -> Any:
-        """Return what goes to the splitter and what to the scorer."""
-        if _routing_enabled():
-            return process_routing(self, "fit", sample_weight=sample_weight, **params)
-        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return Bunch(splitter=Bunch(split=params), scorer=Bunch(score=weights))
-
-    def _score(self, X: Any, y: Any, params: dict[str, Any]) -> Any:
-        """Return a function that scores a model on some of the rows."""
-        scorer, config = self._get_scorer(), get_config()
-
-        def score(model: LinearSVC, test: Any) -> float:
-            chosen = _check_method_params(X, params, indices=test)
-            with config_context(**config):  # threads start with scikit-learn's own
-                rows = PartOfBlocks(X, test) if isinstance(X, Blocks) else X[test]
-                value = scorer(model, rows, y[test], **chosen)
-            if not np.isfinite(value):
-                classes = np.unique(y[test]).tolist()
-                raise ValueError(
-                    f"scoring gave {value} for C = {model.C:g} on {len(y[test])} rows of the "
-                    f"classes {classes}. Use folds and a scoring that go together."
-                )
-            return float(value)
-
-        return score
-
-    def _warn_of_search(self) -> None:
-        """Warn if some model of the search has not converged."""
-        tol = self.tol if self.tol_search is None else self.tol_search
-        short = self.search_gap_ > tol
-        if short.any():
-            worst = self.Cs_[self.search_gap_.max(axis=0).argmax()]
-            warnings.warn(
-                f"LinearSVCCV stopped above relative duality gap {tol:.1e} in {short.sum()} of "
-                f"{short.size} trainings of the search; the largest gap is "
-                f"{self.search_gap_.max():.1e}, at C = {worst:g}. Raise max_iter or tol_search, or "
-                "scale the features.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-
-    def score(self, X: Any, y: Any, **score_params: Any) -> float:
-        """Return the score of the model by `scoring`.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,)
-            Their labels.
-        **score_params : dict
-            `sample_weight`; with scikit-learn's metadata routing, whatever the scorer asks for.
-
-        Returns
-        -------
-        float
-            The score; accuracy if `scoring` is None.
-        """
-        check_is_fitted(self)
-        _raise_for_params(_without("sample_weight", score_params), self, "score")
-        if _routing_enabled():
-            score_params = process_routing(self, "score", **score_params).scorer.score
-        given = {name: value for name, value in score_params.items() if value is not None}
-        return float(self._get_scorer()(self, X, y, **given))
-
-    def _get_scorer(self) -> Any:
-        return get_scorer("accuracy" if self.scoring is None else self.scoring)
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Return who gets what; see scikit-learn's user guide on metadata routing."""
-        return (
-            MetadataRouter(owner=self)
-            .add_self_request(self)
-            .add(
-                splitter=self.cv,
-                method_mapping=MethodMapping().add(caller="fit", callee="split"),
-            )
-            .add(
-                scorer=self._get_scorer(),
-                method_mapping=MethodMapping()
-                .add(caller="fit", callee="score")
-                .add(caller="score", callee="score"),
-            )
-        )
-
     def to_sklearn(self) -> Any:
         """Return a fitted `sklearn.svm.LinearSVC` with the same predictions; see `LinearSVC`."""
         check_is_fitted(self)
         return self.best_estimator_.to_sklearn()
-
-
-def _without(name: str, params: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in params.items() if key != name}

@@ -1,4 +1,4 @@
-"""`svc_path`: models for one C after the other."""
+"""`svc_path` and `svr_path`: models for one C after the other."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ from ..training import (
     training_data,
 )
 from ._validation import check_Cs, check_data
+from .certified import CertifiedModel
 from .svc import LinearSVC
+from .svr import LinearSVR
 
-__all__ = ["SVCPath", "svc_path"]
+__all__ = ["SVCPath", "svc_path", "svr_path"]
 
 
 @dataclass(frozen=True)
@@ -35,19 +37,19 @@ class SVCPath:
     ----------
     Cs : ndarray of shape (n_Cs,)
         The values of C.
-    models : list of LinearSVC
+    models : list of LinearSVC or of LinearSVR
         A fitted model for each.
     times : ndarray of shape (n_Cs,)
         Seconds that each took, from the model before it.
     """
 
     Cs: Any
-    models: list[LinearSVC]
+    models: list[Any]
     times: Any
 
     @property
     def coefs(self) -> Any:
-        """Weights, of shape (n_Cs, 1 or n_classes, n_features)."""
+        """Weights, of shape (n_Cs, 1 or n_classes, n_features), or (n_Cs, n_features)."""
         return np.stack([model.coef_ for model in self.models])
 
     @property
@@ -123,27 +125,80 @@ def svc_path(
     >>> bool((path.n_support[:-1] > path.n_support[1:]).all())
     True
     """
+    return _path("svc_path", LinearSVC, X, y, Cs, sample_weight, params)
+
+
+def svr_path(X: Any, y: Any, Cs: Any = 10, *, sample_weight: Any = None, **params: Any) -> SVCPath:
+    """Train a `LinearSVR` for each of several values of C, each from the one before.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Rows to learn from; not changed, and not copied where `LinearSVC` does not.
+    y : array-like of shape (n_samples,)
+        Targets.
+    Cs : int or array-like of shape (n_Cs,), default=10
+        Values of C, or how many of them, from 2^-6 to 2^3 at equal ratios.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Multiplies C per row: weight 2 equals the row twice, weight 0 the row left out.
+    **params : dict
+        Parameters of `LinearSVR` but for `C` and `warm_start`; see `svc_path`.
+
+    Returns
+    -------
+    SVCPath
+        Models, certificates, times and numbers of support vectors.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the relative gap of some model is still above `tol`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.preprocessing import scale
+    >>> from dualsweep import svr_path
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> path = svr_path(scale(X), scale(y), [0.01, 0.1, 1.0], epsilon=0.5, random_state=0)
+    >>> path.coefs.shape
+    (3, 10)
+    >>> bool((path.relative_gaps <= 1e-3).all())
+    True
+    """
+    return _path("svr_path", LinearSVR, X, y, Cs, sample_weight, params)
+
+
+def _path(
+    name: str,
+    kind: type[CertifiedModel],
+    X: Any,
+    y: Any,
+    Cs: Any,
+    sample_weight: Any,
+    params: dict[str, Any],
+) -> SVCPath:
     refused = {"C", "warm_start"} & params.keys()
     if refused:
-        raise TypeError(f"svc_path takes no {' and no '.join(sorted(refused))}; it takes Cs.")
+        raise TypeError(f"{name} takes no {' and no '.join(sorted(refused))}; it takes Cs.")
     Cs = check_Cs(Cs)
-    svc = LinearSVC(**params)
-    svc._validate_params()
-    X, y = load_if_it_fits(X, y, svc.memory_limit)
-    X, y, sample_weight = check_data(svc, X, y, sample_weight)
-    settings = svc._settings()
-    with svc._context(steps=len(Cs)) as context:
+    model = kind(**params)
+    model._validate_params()
+    X, y = load_if_it_fits(X, y, model.memory_limit)
+    X, y, sample_weight = check_data(model, X, y, sample_weight)
+    settings = model._settings()
+    with model._context(steps=len(Cs)) as context:
         data = training_data(X, y, sample_weight, settings, context)
-        path = _train(svc, data, settings, Cs, context)
-    _warn(path, svc.tol)
+        path = _train(model, data, settings, Cs, context)
+    _warn(name, path, model.tol)
     return path
 
 
 def _train(
-    svc: LinearSVC, data: TrainingSet | BlockSet, settings: Settings, Cs: Any, context: Context
+    svc: CertifiedModel, data: TrainingSet | BlockSet, settings: Settings, Cs: Any, context: Context
 ) -> SVCPath:
     deadline = np.inf if svc.max_time is None else perf_counter() + svc.max_time
-    models: list[LinearSVC] = []
+    models: list[CertifiedModel] = []
     times: list[float] = []
     fitted: Fitted | None = None
     for C in Cs:
@@ -158,14 +213,14 @@ def _train(
     return SVCPath(Cs, models, np.array(times))
 
 
-def _warn(path: SVCPath, tol: float) -> None:
+def _warn(name: str, path: SVCPath, tol: float) -> None:
     short = np.flatnonzero(path.relative_gaps > tol)
     if len(short):
         worst = short[path.relative_gaps[short].argmax()]
         warnings.warn(
-            f"svc_path stopped above tol {tol:.1e} for {len(short)} of {len(path.Cs)} values of C; "
+            f"{name} stopped above tol {tol:.1e} for {len(short)} of {len(path.Cs)} values of C; "
             f"the largest relative duality gap is {path.relative_gaps[worst]:.1e}, at C = "
             f"{path.Cs[worst]:g}. Raise max_iter, max_time or tol, or scale the features.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
-from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
-from sklearn.base import _fit_context
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils._param_validation import StrOptions
 
-from ..training import (
-    Context,
-    Settings,
-    draw_seed,
-    load_if_it_fits,
-    train,
-    training_data,
-)
-from ..training.verdict import shortfall
-from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, FitCallbacks, with_callbacks
 from ._choices import CONSTRAINTS, with_choices
-from ._model import HABITS, LinearModel
-from ._validation import check_data
+from ._model import HABITS, LinearClassifier
+from .certified import CertifiedModel
 
 __all__ = ["LinearSVC"]
 
 
 @with_choices
-class LinearSVC(CallbackSupportMixin, LinearModel):
+class LinearSVC(LinearClassifier, CertifiedModel):
     """Linear support vector classification with a certificate.
 
     For two classes, with labels y_i in {-1, +1} and ``C_i = C * sample_weight_i *
@@ -68,10 +51,15 @@ class LinearSVC(CallbackSupportMixin, LinearModel):
         visited to what its visits gain, and gives slow sweeps momentum; the others are those of
         the papers.
     fit_intercept : bool, default=True
-        Whether to train the intercept b. It is regularised, as a weight of a constant feature of
-        value `intercept_scaling`.
+        Whether to train the intercept b.
+    intercept : {intercept}, default="penalized"
+        Whether b is penalised, as a weight of a constant feature of value `intercept_scaling`.
+        Free, P lacks its term, and shifting the features changes no prediction. That is trained by
+        Newton steps where there are few features, else by sweeps for a sequence of penalised
+        intercepts. It is for two classes and one-versus-rest, in memory.
     intercept_scaling : float, default=1.0
-        Larger values regularise the intercept less.
+        Larger values penalise the intercept less. What is optimal for one that is free does not
+        depend on it.
     tol : float, default=1e-3
         Relative duality gap to prove.
     max_iter : int, default=1000
@@ -178,23 +166,10 @@ class LinearSVC(CallbackSupportMixin, LinearModel):
     """
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
-        "C": [Interval(Real, 0, None, closed="neither")],
-        **CONSTRAINTS,
-        "fit_intercept": ["boolean"],
-        "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 0, None, closed="left")],
-        "max_time": [Interval(Real, 0, None, closed="neither"), None],
+        **CertifiedModel._parameter_constraints,
+        "loss": CONSTRAINTS["loss"],
+        "multi_class": CONSTRAINTS["multi_class"],
         "class_weight": [StrOptions({"balanced"}), dict, None],
-        "warm_start": ["boolean"],
-        "memory_limit": [Interval(Integral, 1, None, closed="left"), None],
-        "n_jobs": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(Integral, None, -1, closed="right"),
-            None,
-        ],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
         **HABITS,
     }
 
@@ -207,6 +182,7 @@ class LinearSVC(CallbackSupportMixin, LinearModel):
         solver: str = "auto",
         schedule: str = "auto",
         fit_intercept: bool = True,
+        intercept: str = "penalized",
         intercept_scaling: float = 1.0,
         tol: float = 1e-3,
         max_iter: int = 1000,
@@ -226,6 +202,7 @@ class LinearSVC(CallbackSupportMixin, LinearModel):
         self.solver = solver
         self.schedule = schedule
         self.fit_intercept = fit_intercept
+        self.intercept = intercept
         self.intercept_scaling = intercept_scaling
         self.tol = tol
         self.max_iter = max_iter
@@ -239,95 +216,12 @@ class LinearSVC(CallbackSupportMixin, LinearModel):
         self.penalty = penalty
         self.dual = dual
 
-    @with_callbacks
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None
-    ) -> LinearSVC:
-        """Train the model.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
-            Rows to learn from; not changed, and not copied where the notes above say so.
-        y : array-like of shape (n_samples,), default=None
-            Class labels of any type. None is for stores, and means the labels in the store.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies C per row: weight 2 equals the row twice, weight 0 the row left out.
-        checkpoint : str or Path, default=None
-            A directory for the state of training block by block, written after each pass. If it
-            is there already, training goes on from it: a run that was killed is repeated but for
-            the pass it was in, to bitwise the same model. Refused if the data or what defines the
-            problem differ; `tol`, `max_iter`, `max_time` and `memory_limit` may. Nothing else
-            has a use for it, neither an X in memory nor a store that fits.
-
-        Returns
-        -------
-        LinearSVC
-            The estimator itself.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the relative gap is still above `tol`; the message says by how much.
-        """
-        X, y = load_if_it_fits(X, y, self.memory_limit)
-        X, y, sample_weight = check_data(self, X, y, sample_weight)
-        settings, callbacks = self._settings(), FitCallbacks(self, X, y)
-        with self._context(watcher=callbacks) as context:
-            data = training_data(X, y, sample_weight, settings, context, checkpoint)
-            fitted = train(data, settings, context, duals=self._duals(data))
-            self.__dict__.update(fitted.attributes())
-        self._warn(stacklevel=4 if HAS_CALLBACKS else 3)
-        return self
-
-    def _settings(self) -> Settings:
-        """Return what is to be trained; draws from `random_state`."""
-        integer = isinstance(self.random_state, Integral)
-        return Settings(
-            C=float(self.C),
-            loss=self.loss,
-            multi_class=self.multi_class,
-            solver=self.solver,
-            schedule=self.schedule,
-            fit_intercept=self.fit_intercept,
-            intercept_scaling=self.intercept_scaling,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            max_time=self.max_time,
-            class_weight=self.class_weight,
-            memory_limit=self.memory_limit,
-            seed=draw_seed(check_random_state(self.random_state)),
-            random_state=int(self.random_state) if integer else None,
-        )
-
-    def _context(self, **more: Any) -> Context:
-        """Return where it is trained."""
-        return Context(n_jobs=self.n_jobs, verbose=bool(self.verbose), tol=self.tol, **more)
-
-    def _duals(self, data: Any) -> Any:
-        """Return the dual variables to start from, or None for a cold start."""
-        if not self.warm_start or not hasattr(self, "dual_coef_"):
-            return None
-        return self.dual_coef_ if np.array_equal(self.classes_, data.classes) else None
-
-    def _warn(self, stacklevel: int) -> None:
-        """Warn if the model has not converged."""
-        if not self.converged_:
-            warnings.warn(self._shortfall(), ConvergenceWarning, stacklevel=stacklevel + 1)
-
-    def _shortfall(self) -> str:
-        limits = "max_iter" if self.max_time is None else "max_iter, max_time"
-        advice = f"Raise {limits} or tol, or scale the features"
-        if self.relative_gap_ <= 1e-15:
-            advice = "float64 cannot prove less: raise tol"
-        return f"LinearSVC stopped at {shortfall(self)}. {advice}."
-
     def to_sklearn(self) -> Any:
         """Return a fitted `sklearn.svm.LinearSVC` with the same predictions.
 
-        For everything that consumes scikit-learn's models. The squared loss and Weston-Watkins
-        have no counterpart there: such a model predicts, but trained again it would become another.
+        For everything that consumes scikit-learn's models. The squared loss, Weston-Watkins and a
+        free intercept have no counterpart there: such a model predicts, but trained again it would
+        become another.
 
         Examples
         --------
@@ -340,14 +234,7 @@ class LinearSVC(CallbackSupportMixin, LinearModel):
         """
         from sklearn.svm import LinearSVC as SklearnLinearSVC
 
-        check_is_fitted(self)
         shared = ("C", "fit_intercept", "intercept_scaling", "class_weight", "random_state")
         loss = "hinge" if self.loss == "hinge" else "squared_hinge"
         multi_class = "ovr" if self.multi_class == "ovr" else "crammer_singer"
-        parameters = {name: getattr(self, name) for name in shared}
-        model = SklearnLinearSVC(loss=loss, multi_class=multi_class, **parameters)
-        fitted = ("coef_", "intercept_", "classes_", "n_iter_", "n_features_in_")
-        for name in (*fitted, "feature_names_in_"):
-            if hasattr(self, name):
-                setattr(model, name, getattr(self, name))
-        return model
+        return self._as(SklearnLinearSVC, shared, loss=loss, multi_class=multi_class)

@@ -75,14 +75,22 @@ def check_characters(array: Any) -> None:
 
 
 def check_weights(coef: Any, intercept: Any, classes: Any) -> None:
-    """Raise ValueError unless these are the weights and intercepts of a model of these classes."""
-    if not (classes[1:] > classes[:-1]).all():
-        raise ValueError("its classes are not in ascending order, each once")
-    n_rows = 1 if len(classes) == 2 else len(classes)
-    for name, array, ndim in (("coef", coef, 2), ("intercept", intercept, 1)):
+    """Raise ValueError unless these are the weights and intercepts of a model of these classes.
+
+    A model of regression has none: its weights are in one dimension.
+    """
+    n_rows, of = 1, "regression"
+    if classes is not None:
+        if not (classes[1:] > classes[:-1]).all():
+            raise ValueError("its classes are not in ascending order, each once")
+        n_rows, of = 1 if len(classes) == 2 else len(classes), f"{len(classes)} classes"
+        if coef.ndim == 2 and len(coef) != n_rows:
+            raise ValueError(f"coef has {len(coef)} rows, but {of}")
+    shapes = ("coef", coef, 1 if classes is None else 2), ("intercept", intercept, 1)
+    for name, array, ndim in shapes:
         if array.dtype not in (np.float32, np.float64) or array.ndim != ndim:
             raise ValueError(f"{name} is {array.dtype} {array.shape}")
-        if len(array) != n_rows:
-            raise ValueError(f"{name} has {len(array)} rows, but {len(classes)} classes")
         if not np.isfinite(array).all():
             raise ValueError(f"not all of {name} is finite")
+    if len(intercept) != n_rows:
+        raise ValueError(f"intercept has {len(intercept)} rows, but {of}")

@@ -10,11 +10,12 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..problems.losses import REGRESSION_LOSSES
 from ._checks import check_weights
 from ._files import atomic_file, naming
 
 if TYPE_CHECKING:
-    from ..estimators import LinearSVC
+    from ..estimators import LinearSVC, LinearSVR
 
 __all__ = ["MAGIC", "integer_classes", "load_liblinear", "read_liblinear", "save_liblinear"]
 
@@ -28,15 +29,17 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "L2R_L2LOSS_SVC": {"loss": "squared_hinge"},
     JOINT: {"multi_class": "crammer_singer"},
 }
+REGRESSION: dict[str, dict[str, Any]] = {
+    "L2R_L1LOSS_SVR_DUAL": {"loss": "epsilon_insensitive"},
+    "L2R_L2LOSS_SVR_DUAL": {"loss": "squared_epsilon_insensitive"},
+    "L2R_L2LOSS_SVR": {"loss": "squared_epsilon_insensitive"},
+}
 # What else it trains: models that are whole, but not of a kind that is read here.
 OTHERS = {
     "L2R_LR": "logistic regression",
     "L2R_LR_DUAL": "logistic regression",
     "L1R_LR": "logistic regression with the l1 penalty",
     "L1R_L2LOSS_SVC": "classification with the l1 penalty",
-    "L2R_L2LOSS_SVR": "regression",
-    "L2R_L2LOSS_SVR_DUAL": "regression",
-    "L2R_L1LOSS_SVR_DUAL": "regression",
     "ONECLASS_SVM": "outliers, a one-class SVM",
 }
 INT32 = np.iinfo(np.int32)
@@ -51,12 +54,13 @@ def save_liblinear(model: Any, path: str | Path, *, force: bool = False) -> None
     LIBLINEAR's ``predict`` then gives the same decision values: weights are written with as many
     digits as it takes. The certificate is lost. The squared loss and Weston-Watkins have no name
     there and are called ``L2R_L2LOSS_SVC_DUAL`` and ``MCSVM_CS``; for two classes Crammer-Singer
-    and Weston-Watkins are the hinge loss, and so called ``L2R_L1LOSS_SVC_DUAL``.
+    and Weston-Watkins are the hinge loss, and so called ``L2R_L1LOSS_SVC_DUAL``. Regression is
+    called ``L2R_L1LOSS_SVR_DUAL`` or ``L2R_L2LOSS_SVR_DUAL``, its epsilon is lost.
 
     Parameters
     ----------
-    model : LinearSVC
-        A fitted model whose classes are integers, since the format knows no others.
+    model : LinearSVC or LinearSVR
+        A fitted model whose classes, if it has any, are integers, since the format knows no others.
     path : str or Path
         Where to write; the file appears complete or not at all. A link is followed.
     force : bool, default=False
@@ -82,17 +86,24 @@ def save_liblinear(model: Any, path: str | Path, *, force: bool = False) -> None
     """
     if not hasattr(model, "coef_"):
         raise ValueError(f"This {type(model).__name__} is not fitted; call fit before saving it.")
-    labels = integer_classes(model.classes_)
-    binary = len(labels) == 2
     bias = float(model.intercept_scaling) if model.fit_intercept else -1.0
-    weights = model.coef_.toarray() if sp.issparse(model.coef_) else model.coef_
+    weights = np.atleast_2d(model.coef_.toarray() if sp.issparse(model.coef_) else model.coef_)
     if bias > 0:
         weights = np.hstack([weights, model.intercept_[:, None] / bias])
-    # A single row of weights speaks for our second class, and in LIBLINEAR for the first.
+    if model.loss in REGRESSION_LOSSES:
+        solver_type = next(name for name, kind in REGRESSION.items() if kind["loss"] == model.loss)
+        about = [f"solver_type {solver_type}", "nr_class 2"]
+    else:
+        labels = integer_classes(model.classes_)
+        binary = len(labels) == 2
+        # A single row of weights speaks for our second class, and in LIBLINEAR for the first.
+        about = [
+            f"solver_type {_solver_type(model, binary)}",
+            f"nr_class {len(labels)}",
+            f"label {' '.join(map(str, reversed(labels) if binary else labels))}",
+        ]
     header = [
-        f"solver_type {_solver_type(model, binary)}",
-        f"nr_class {len(labels)}",
-        f"label {' '.join(map(str, reversed(labels) if binary else labels))}",
+        *about,
         f"nr_feature {model.n_features_in_}",
         f"bias {bias!r}",
         "w",
@@ -126,25 +137,25 @@ def _solver_type(model: Any, binary: bool) -> str:
     return HINGE if binary else JOINT
 
 
-def load_liblinear(path: str | Path) -> LinearSVC:
+def load_liblinear(path: str | Path) -> LinearSVC | LinearSVR:
     """Read a model in LIBLINEAR's text format.
 
     Parameters
     ----------
     path : str or Path
         A file that LIBLINEAR or `save_liblinear` wrote: a support vector machine for
-        classification, with the l2 penalty.
+        classification or regression, with the l2 penalty.
 
     Returns
     -------
-    LinearSVC
-        A model that predicts, with the parameters the file tells. It does not tell C, and has no
-        certificate.
+    LinearSVC or LinearSVR
+        A model that predicts, with the parameters the file tells. It does not tell C, nor the
+        epsilon of regression, and has no certificate.
     """
-    from ..estimators import LinearSVC  # takes a second, and is not needed to write
+    from ..estimators import LinearSVC, LinearSVR  # takes a second, and is not needed to write
 
     params, fitted = read_liblinear(path)
-    model = LinearSVC(**params)
+    model = LinearSVC(**params) if "classes_" in fitted else LinearSVR(**params)
     model.__dict__.update(fitted)
     return model
 
@@ -157,31 +168,35 @@ def read_liblinear(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     if not path.is_file():
         raise ValueError(f"{path} is not a model of LIBLINEAR: it is not a regular file.")
     solver_type, labels, n_features, bias, weights = _read(path)
-    order = np.argsort(labels)
     has_bias = bias > 0
-    with np.errstate(over="ignore"):
-        if len(weights) == 1:  # speaks for the first label, and shall for the larger
-            weights = weights if labels[0] > labels[1] else -weights
-        else:
-            weights = weights[order]
-            if len(weights) == 2:
-                weights = weights[1:] - weights[:1]
-        intercept = bias * weights[:, -1] if has_bias else np.zeros(len(weights))
-    coef = np.ascontiguousarray(weights[:, :n_features])
-    try:
-        check_weights(coef, intercept, labels[order])
-    except ValueError as error:
-        raise _damaged(path, error) from error
-    params = PARAMETERS[solver_type] | {
+    params = (PARAMETERS | REGRESSION)[solver_type] | {
         "fit_intercept": has_bias,
         "intercept_scaling": bias if has_bias else 1.0,
     }
-    return params, {
-        "classes_": labels[order],
-        "coef_": coef,
-        "intercept_": intercept,
-        "n_features_in_": n_features,
-    }
+    classes = None
+    with np.errstate(over="ignore"):
+        if solver_type not in REGRESSION:
+            weights, classes = _in_order(weights, labels)
+        intercept = bias * weights[:, -1] if has_bias else np.zeros(len(weights))
+    coef = np.ascontiguousarray(weights[0 if classes is None else slice(None), :n_features])
+    try:
+        check_weights(coef, intercept, classes)
+    except ValueError as error:
+        raise _damaged(path, error) from error
+    fitted = {"coef_": coef, "intercept_": intercept, "n_features_in_": n_features}
+    return params, fitted if classes is None else fitted | {"classes_": classes}
+
+
+def _in_order(weights: Any, labels: Any) -> tuple[Any, Any]:
+    """Return the weights as ours are, and the classes, which are in ascending order."""
+    order = np.argsort(labels)
+    if len(weights) == 1:  # speaks for the first label, and shall for the larger
+        weights = weights if labels[0] > labels[1] else -weights
+    else:
+        weights = weights[order]
+        if len(weights) == 2:
+            weights = weights[1:] - weights[:1]
+    return weights, labels[order]
 
 
 def _damaged(path: Path, why: object) -> ValueError:
@@ -200,12 +215,12 @@ def _read(path: Path) -> tuple[str, Any, int, float, Any]:
         if other in OTHERS:
             raise ValueError(
                 f"{path} is a model of LIBLINEAR for {OTHERS[other]} ({other}). dualsweep reads "
-                f"those for classification: {', '.join(PARAMETERS)}."
+                f"{', '.join(PARAMETERS | REGRESSION)}."
             )
         try:
             header = _read_header(file)
             (solver_type,) = (name.decode(errors="replace") for name in header["solver_type"])
-            labels = np.array([int(label) for label in header["label"]], dtype=np.int64)
+            labels = np.array([int(label) for label in header.get("label", ())], dtype=np.int64)
             (n_classes,), (n_features,) = (
                 map(int, header[name]) for name in ("nr_class", "nr_feature")
             )
@@ -216,15 +231,17 @@ def _read(path: Path) -> tuple[str, Any, int, float, Any]:
             weights = np.fromiter(map(float, tokens), np.float64)
         except (ValueError, OverflowError) as error:
             raise _damaged(path, error) from error
-    if solver_type not in PARAMETERS:
+    if solver_type not in PARAMETERS | REGRESSION:
         raise ValueError(
-            f"{path} has a model of type {solver_type}; dualsweep reads {', '.join(PARAMETERS)}."
+            f"{path} has a model of type {solver_type}; dualsweep reads "
+            f"{', '.join(PARAMETERS | REGRESSION)}."
         )
+    n_labels = 0 if solver_type in REGRESSION else n_classes
     n_rows = 1 if n_classes == 2 and solver_type != JOINT else n_classes
     n_columns = n_features + (bias >= 0)
-    if n_classes < 2 or n_features < 0:
+    if n_classes < 2 or n_features < 0 or (solver_type in REGRESSION and n_classes > 2):
         raise _damaged(path, f"nr_class is {n_classes}, nr_feature is {n_features}")
-    if len(labels) != n_classes or len(np.unique(labels)) != n_classes:
+    if len(labels) != n_labels or len(np.unique(labels)) != n_labels:
         raise _damaged(path, f"nr_class is {n_classes}, label is {labels[:20].tolist()}")
     if len(weights) != n_rows * n_columns:
         raise _damaged(path, f"it has {len(weights)} weights instead of {n_rows * n_columns}")
@@ -245,7 +262,7 @@ def _read_header(file: IO[bytes]) -> dict[str, list[bytes]]:
             raise ValueError(f"{known[:20]} where one of {', '.join(HEADER)} or w is expected")
         if name:
             header[known] = values
-    missing = [name for name in HEADER if name not in header]
+    missing = [name for name in HEADER if name not in header and name != "label"]
     if missing:
         raise ValueError(f"it lacks {', '.join(missing)}")
     return header

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..problems.labels import check_classes
+from ..problems.losses import REGRESSION_LOSSES
 from ..problems.result import HISTORY_DTYPE
 from ._checks import (
     check_indices,
@@ -23,32 +24,32 @@ from ._npz import plain, read_arrays, write_arrays
 from .liblinear import MAGIC, read_liblinear
 
 if TYPE_CHECKING:
-    from ..estimators import LinearSVC
+    from ..estimators import LinearSVC, LinearSVR
 
 __all__ = ["load_model", "read_model", "save_model"]
 
 FORMAT = 1
 
-ESTIMATOR = "LinearSVC"
+# Parameters of all models, and those that only one kind has.
 PARAMETERS = (
     "C",
     "loss",
-    "multi_class",
     "solver",
     "schedule",
     "fit_intercept",
+    "intercept",
     "intercept_scaling",
     "tol",
     "max_iter",
     "max_time",
-    "class_weight",
     "warm_start",
     "memory_limit",
     "n_jobs",
     "random_state",
     "verbose",
 )
-ARRAYS = ("coef", "intercept", "classes", "header")
+OWN_PARAMETERS = {"LinearSVC": ("multi_class", "class_weight"), "LinearSVR": ("epsilon",)}
+ARRAYS = ("coef", "intercept", "header")
 DUALS = ("dual_data", "dual_indices", "dual_indptr", "n_samples")
 CERTIFICATE = (
     "primal_objective_",
@@ -68,9 +69,9 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
 
     Parameters
     ----------
-    model : LinearSVC or LinearSVCCV
-        A fitted model; of a `LinearSVCCV`, its `best_estimator_` is written. A `random_state` that
-        is not an integer is not kept.
+    model : LinearSVC, LinearSVR, LinearSVCCV or LinearSVRCV
+        A fitted model; of the last two, its `best_estimator_` is written. A `random_state` that is
+        not an integer is not kept.
     path : str or Path
         Where to write; by custom it ends in .npz. A link is followed.
     force : bool, default=False
@@ -94,23 +95,25 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
     if not hasattr(model, "coef_"):
         raise ValueError(f"This {type(model).__name__} is not fitted; call fit before saving it.")
     svc = getattr(model, "best_estimator_", model)
-    params = {name: getattr(svc, name) for name in PARAMETERS}
+    estimator = "LinearSVR" if svc.loss in REGRESSION_LOSSES else "LinearSVC"
+    params = {name: getattr(svc, name) for name in (*PARAMETERS, *OWN_PARAMETERS[estimator])}
     if not isinstance(params["random_state"], int | np.integer):
         params["random_state"] = None
-    if isinstance(params["class_weight"], dict):  # JSON knows only text as keys
+    if isinstance(params.get("class_weight"), dict):  # JSON knows only text as keys
         params["class_weight"] = list(params["class_weight"].items())
     header = {
         "format": FORMAT,
-        "estimator": ESTIMATOR,
+        "estimator": estimator,
         "params": params,
         "certificate": {n: getattr(svc, n) for n in CERTIFICATE if hasattr(svc, n)},
     }
     arrays = {
         "coef": svc.coef_.toarray() if sp.issparse(svc.coef_) else svc.coef_,
         "intercept": svc.intercept_,
-        "classes": plain(svc.classes_),
         "header": np.array(json.dumps(header, default=_number)),
     }
+    if estimator == "LinearSVC":
+        arrays["classes"] = plain(svc.classes_)
     if hasattr(svc, "feature_names_in_"):
         arrays["feature_names"] = plain(svc.feature_names_in_)
     if hasattr(svc, "history_"):  # a model of LIBLINEAR has none
@@ -126,7 +129,7 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
     write_arrays(Path(path), arrays, force=force)
 
 
-def load_model(path: str | Path) -> LinearSVC:
+def load_model(path: str | Path) -> LinearSVC | LinearSVR:
     """Read a model that `save_model` wrote, or LIBLINEAR.
 
     Parameters
@@ -136,7 +139,7 @@ def load_model(path: str | Path) -> LinearSVC:
 
     Returns
     -------
-    LinearSVC
+    LinearSVC or LinearSVR
         A fitted model, with its dual variables, certificate and history if it was saved with them.
 
     Raises
@@ -145,10 +148,10 @@ def load_model(path: str | Path) -> LinearSVC:
         If there is no model in the file, or anything in it is not as `save_model` writes it. What
         the certificate says is not checked, which takes the data: see `dualsweep.certify`.
     """
-    from ..estimators import LinearSVC  # takes a second, and is not needed to write
+    from ..estimators import LinearSVC, LinearSVR  # takes a second, and is not needed to write
 
     params, fitted = read_model(path)
-    model = LinearSVC(**params)
+    model = LinearSVC(**params) if "classes_" in fitted else LinearSVR(**params)
     try:
         model._validate_params()
     except ValueError as error:
@@ -200,10 +203,10 @@ def _header(text: Any) -> dict[str, Any]:
 
 
 def _parameters(header: dict[str, Any]) -> dict[str, Any]:
-    params = header.get("params")
-    if header.get("estimator") != ESTIMATOR or not isinstance(params, dict):
-        raise ValueError(f"its header tells no {ESTIMATOR}")
-    unknown = sorted(set(params) - set(PARAMETERS))
+    params, estimator = header.get("params"), header.get("estimator")
+    if estimator not in list(OWN_PARAMETERS) or not isinstance(params, dict):
+        raise ValueError(f"its header tells no {' or '.join(OWN_PARAMETERS)}")
+    unknown = sorted(set(params) - {*PARAMETERS, *OWN_PARAMETERS[estimator]})
     if unknown:
         raise ValueError(f"its header tells unknown parameters: {', '.join(unknown)}")
     return _plain_params(params)
@@ -211,28 +214,30 @@ def _parameters(header: dict[str, Any]) -> dict[str, Any]:
 
 def _attributes(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
     """Return what was fitted; ValueError if any part of it is not as `save_model` writes it."""
-    coef, intercept, classes = (arrays[name] for name in ("coef", "intercept", "classes"))
-    if classes.ndim != 1:
-        raise ValueError(f"classes are {classes.dtype} {classes.shape}")
-    check_classes(classes)
+    coef, intercept, classes = arrays["coef"], arrays["intercept"], arrays.get("classes")
+    fitted = _certificate(header.get("certificate"))
+    if header["estimator"] == "LinearSVC":
+        if classes is None:
+            raise ValueError("it lacks classes")
+        if classes.ndim != 1:
+            raise ValueError(f"classes are {classes.dtype} {classes.shape}")
+        check_classes(classes)
+        fitted["classes_"] = classes
+    elif classes is not None:
+        raise ValueError("it has classes, but its header tells of regression")
     check_weights(coef, intercept, classes)
-    fitted = _certificate(header.get("certificate")) | {
-        "coef_": coef,
-        "intercept_": intercept,
-        "classes_": classes,
-        "n_features_in_": coef.shape[1],
-    }
+    fitted |= {"coef_": coef, "intercept_": intercept, "n_features_in_": coef.shape[-1]}
     if "history" in arrays:
         history = arrays["history"]
         if history.dtype != HISTORY_DTYPE or history.ndim != 1:
             raise ValueError(f"history is {history.dtype} {history.shape}")
         fitted["history_"] = history
     if any(name in arrays for name in DUALS):
-        duals = _duals(arrays, len(coef))
+        duals = _duals(arrays, len(intercept))
         fitted |= {"dual_coef_": duals, "support_": np.unique(duals.indices)}
     if "feature_names" in arrays:
         names = arrays["feature_names"]
-        if names.dtype.kind != "U" or names.shape != (coef.shape[1],):
+        if names.dtype.kind != "U" or names.shape != (coef.shape[-1],):
             raise ValueError(f"feature_names are {names.dtype} {names.shape}")
         fitted["feature_names_in_"] = names.astype(object)
     return fitted
@@ -251,7 +256,7 @@ def _plain_params(params: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"class_weight has {error}") from error
         if not all(map(is_number, weights.values())):
             raise ValueError(f"class_weight is {weights!r:.100}")
-    return params | {"class_weight": weights}
+    return params if weights is None else params | {"class_weight": weights}
 
 
 def _certificate(found: Any) -> dict[str, Any]:

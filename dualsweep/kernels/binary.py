@@ -1,4 +1,4 @@
-"""One sweep of dual coordinate descent for hinge, squared hinge and squared loss."""
+"""One sweep of dual coordinate descent for the losses of two classes and of regression."""
 
 from __future__ import annotations
 
@@ -40,17 +40,19 @@ def sweep(
 
     The problem is (Hsieh et al. 2008, eq. 4)
 
-        min_a  f(a) = 1/2 a'(Q + D) a - t'a,   lower_i <= a_i <= upper_i,
+        min_a  f(a) = 1/2 a'(Q + D) a - t'a + kink |a|_1,   lower_i <= a_i <= upper_i,
 
     t the targets (1 for classes), with ``w = sum_i a_i y_i x_i`` kept up to date; a visit is steps
     (a) to (c) of Algorithm 1.
 
     Updates `alpha` and `w` in place, and fills, per visit, ``grads[t]``, the derivative of f that
-    was seen, and ``gains[t] >= 0``, by how much f decreased (0 if and only if a_i stayed). Per row,
-    ``shares[i]`` becomes its share of the duality gap as seen before the visit: their sum is an
-    estimate of the gap that costs nothing, but is stale. Returns the sum of the gains.
+    was seen, on the side that a_i goes to (of a row that stays at the kink, how far it is from
+    leaving it), and ``gains[t] >= 0``, by how much f decreased (0 if and only if a_i stayed). Per
+    row, ``shares[i]`` becomes its share of the duality gap as seen before the visit: their sum is
+    an estimate of the gap that costs nothing, but is stale. Returns the sum of the gains.
     """
     n = order.shape[0]
+    kink = loss.kink
     total_gain = 0.0
     for t in range(n):
         if t + HEAD_AHEAD < n:
@@ -70,20 +72,32 @@ def sweep(
         slack = target_of(target, i) - y[i] * row_dot(rows, i, w)
         # grad = y[i] * (X[i] @ w) - t[i] + D[i] * alpha[i]
         grad = diag * a - slack
-        shares[i] = gap_share(a, slack, lower, upper, diag)
+        shares[i] = gap_share(a, slack, lower, upper, diag, kink)
 
         curvature = sqnorm[i] + diag
+        # The slope of kink |a_i| where a_i goes to; less than the kink where that is 0.
+        side = min(max(curvature * a - grad, -kink), kink)
+        seen = grad + side
         # A zero row under the hinge loss has no curvature: its a_i goes to a bound.
-        new = a - grad / curvature if curvature > 0.0 else best_dual(slack, lower, upper, diag)
+        if curvature > 0.0:
+            new = a - seen / curvature
+        else:
+            new = best_dual(slack, lower, upper, diag, kink)
         new = min(max(new, lower), upper)
+        if abs(side) < kink:
+            new = 0.0
+            seen = kink - abs(grad) if a == 0.0 else grad + np.copysign(kink, a)
         step = new - a
         gain = 0.0
         if step != 0.0:
             alpha[i] = new
             row_axpy(rows, i, step * y[i], w)
+            gain = -step * (grad + 0.5 * step * curvature)
+            if kink > 0.0:
+                gain -= kink * (abs(new) - abs(a))
             # Rounding must not make a move look like a row that stayed at its bound.
-            gain = max(-step * (grad + 0.5 * step * curvature), TINY)
-        grads[t] = grad
+            gain = max(gain, TINY)
+        grads[t] = seen
         gains[t] = gain
         total_gain += gain
     return total_gain

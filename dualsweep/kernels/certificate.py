@@ -13,7 +13,14 @@ import numpy as np
 from .._jit import jit
 from .loss import Loss, box, gap_share, row_loss, target_of
 
-__all__ = ["N_TOTALS", "SLACK_ROUNDING", "certify_rows", "primal_and_gap", "squared_length"]
+__all__ = [
+    "N_TOTALS",
+    "SLACK_ROUNDING",
+    "SUM_ROUNDING",
+    "certify_rows",
+    "primal_and_gap",
+    "squared_length",
+]
 
 N_TOTALS = 3
 
@@ -48,18 +55,20 @@ def certify_rows(
     1e-16 matters.
     """
     losses, gap, summed = totals[0], totals[1], totals[2]
+    kink = loss.kink
     for t in range(members.shape[0]):
         i = members[t]
         lower, upper, diag = box(loss, cost[i])
-        s = target_of(target, i) - y[i] * scores[t]
+        goal = target_of(target, i)
+        s = goal - y[i] * scores[t]
         slack[t] = s
-        losses += row_loss(s, lower, upper, diag)
+        losses += row_loss(s, lower, upper, diag, kink)
         norm = np.sqrt(sqnorm[i])
         summed += abs(alpha[i]) * norm
-        error = SLACK_ROUNDING * (1.0 + length * norm)
+        error = SLACK_ROUNDING * (abs(goal) + kink + length * norm)
         gap += max(
-            gap_share(alpha[i], s - error, lower, upper, diag),
-            gap_share(alpha[i], s + error, lower, upper, diag),
+            gap_share(alpha[i], s - error, lower, upper, diag, kink),
+            gap_share(alpha[i], s + error, lower, upper, diag, kink),
             0.0,
         )
     totals[0], totals[1], totals[2] = losses, gap, summed

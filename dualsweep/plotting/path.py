@@ -82,7 +82,7 @@ class PathDisplay:
 
         Parameters
         ----------
-        estimator : LinearSVCCV
+        estimator : LinearSVCCV or LinearSVRCV
             A fitted estimator; of a pipeline, pass the last step.
         ax : matplotlib Axes or sequence of three, default=None
             Where to draw: the score only, or all; a new figure if None.
@@ -100,9 +100,9 @@ class PathDisplay:
         if not hasattr(estimator, "scores_"):
             raise TypeError(
                 f"{type(estimator).__name__} has no scores_; PathDisplay draws fitted "
-                "LinearSVCCV. Of a pipeline, pass the last step: pipeline[-1]."
+                "LinearSVCCV or LinearSVRCV. Of a pipeline, pass the last step: pipeline[-1]."
             )
-        scoring = "accuracy" if estimator.scoring is None else estimator.scoring
+        scoring = estimator.scoring or estimator._default_scoring
         return cls(
             estimator.Cs_,
             estimator.scores_,

@@ -1,4 +1,4 @@
-"""Problems of two classes."""
+"""Problems of one vector of weights: two classes, or regression."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.binary import sweep
-from ..kernels.certificate import N_TOTALS, certify_rows
+from ..kernels.certificate import N_TOTALS, certify_rows, squared_length
 from ..kernels.loss import Loss, bounds, sum_losses
 from ..rows.passes import Passes
 from .result import Known, Result
@@ -21,7 +21,8 @@ __all__ = ["BinaryProblem"]
 class BinaryProblem:
     """A binary problem; see `dualsweep.kernels.loss` for the primal and the dual it stands for.
 
-    Rows with cost 0 are not part of the problem.
+    That of regression has a target per row, and y = 1. Rows with cost 0 are not part of the
+    problem.
     """
 
     passes: Passes
@@ -42,14 +43,27 @@ class BinaryProblem:
         return (self.passes.n_weights,)
 
     @property
+    def ridge(self) -> Any:
+        """How much the squares of the weights are penalised."""
+        return 1.0
+
+    @property
     def candidates(self) -> Any:
         """Numbers of the rows that are part of the problem."""
         return np.flatnonzero(self.cost > 0)
 
     @property
     def primal_at_zero(self) -> float:
-        """Objective of w = 0, where every loss is 1 whatever the data."""
-        return float(self.cost.sum())
+        """Objective of w = 0, where every loss is 1 whatever the data; of regression, its own."""
+        if np.ndim(self.target) == 0 and not self.loss.kink:
+            return float(self.cost.sum())
+        return float(sum_losses(self.slack_at_zero(), self.cost[self.candidates], self.loss))
+
+    @property
+    def scale(self) -> float:
+        """What is a large slack: 1 for classes, else the mean size of the targets."""
+        sizes = np.abs(self.slack_at_zero())
+        return float(sizes.mean()) if sizes.any() else 1.0
 
     def with_costs(self, cost: Any) -> BinaryProblem:
         """Return the same problem with other costs."""
@@ -126,6 +140,10 @@ class BinaryProblem:
         w[:] = 0.0
         self.passes.add_weighted(members, coef, w)
 
+    def size(self, w: Any) -> float:
+        """Return the squared length of the weights that are penalised: all."""
+        return float(squared_length(w))
+
     def margin_length(self, size: float) -> float:
         """Return how much a slack changes along a unit row at most, for weights of size |w|^2."""
         return float(np.sqrt(size))
@@ -151,17 +169,19 @@ class BinaryProblem:
         return self.passes.scan(members, w, look, N_TOTALS)
 
     def settled(self, members: Any, alpha: Any, slack: Any, radius: float) -> Any:
-        """Tell which of `members` are at a bound where the optimum has them.
+        """Tell which of `members` are at a bound, or at the kink, where the optimum has them.
 
         The optimum is at most `radius` from w, so its slack differs by at most that times
-        ``|x_i|``. A row whose slack is thereby known to be negative has alpha at its lower bound,
-        one whose slack is positive at its upper bound if it has one.
+        ``|x_i|``. A row whose slack is thereby known to be below the kink has alpha at its lower
+        bound, one whose slack is above it at its upper bound if it has one, one whose slack is
+        inside at 0.
         """
-        reach = radius * np.sqrt(self.sqnorm[members])
+        reach, kink = radius * np.sqrt(self.sqnorm[members]), self.loss.kink
         lower, upper, _ = bounds(self.loss, self.cost[members])
-        at_lower = (slack < -reach) & (alpha[members] == lower)
-        at_upper = (slack > reach) & (alpha[members] == upper)
-        return at_lower | at_upper
+        a = alpha[members]
+        at_lower = (slack < -kink - reach) & (a == lower)
+        at_upper = (slack > kink + reach) & (a == upper)
+        return at_lower | at_upper | ((np.abs(slack) < kink - reach) & (a == 0.0))
 
     def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
         """Return the s in [0, 1] for which the gap of ``s * alpha`` is smallest.
@@ -171,7 +191,7 @@ class BinaryProblem:
         a, cost = alpha[members], self.cost[members]
         target = self._targets(members)
         _, _, diag = bounds(self.loss, cost)
-        size, total = float(w @ w), float((target * a).sum())
+        size, total = float(w @ w), self._linear(target, a)
         curvature = size + 0.5 * float((diag * a) @ a)
 
         def gap(s: float) -> float:
@@ -187,23 +207,31 @@ class BinaryProblem:
     def rescaled(self, before: BinaryProblem, result: Result) -> tuple[Any, Known | None]:
         """Return the best feasible multiple of a solution of `before`, with other costs.
 
-        With s * alpha the dual objective is ``s t.alpha - s^2/2 (|w|^2 + sum_i D_i alpha_i^2)``, t
-        the targets, and the slacks become ``t - s (t - slack)``. See `dualsweep.solvers.path`.
+        With s * alpha the dual objective is ``s (t.alpha - kink |alpha|_1) - s^2/2 (|w|^2 + sum_i
+        D_i alpha_i^2)``, t the targets, and the slacks become ``t - s (t - slack)``. See
+        `dualsweep.solvers.path`.
         """
         members = self.candidates
         cost, a, target = self.cost[members], result.alpha[members], self._targets(members)
-        _, upper, diag = bounds(self.loss, cost)
-        total, size = float((target * a).sum()), float(result.w @ result.w)
+        lower, upper, diag = bounds(self.loss, cost)
+        total, size = self._linear(target, a), float(result.w @ result.w)
         curvature = size + float((diag * a) @ a)
-        s = best_multiple(total, curvature, upper[a > 0] / a[a > 0])
+        moved = a != 0
+        room = np.where(a > 0, upper, lower)[moved] / a[moved]
+        s = best_multiple(total, curvature, room)
         alpha = np.zeros_like(result.alpha)
-        alpha[members] = snapped(s * a, upper)
+        alpha[members] = -snapped(-snapped(s * a, upper), -lower)
         if not np.array_equal(self.cost > 0, before.cost > 0):
             return alpha, None
         slack = target - s * (target - result.slack)
         primal = 0.5 * s * s * size + sum_losses(slack, cost, self.loss)
         dual = s * total - 0.5 * s * s * curvature
         return alpha, Known(s * result.w, primal, max(primal - dual, 0.0))
+
+    def _linear(self, target: Any, a: Any) -> float:
+        """Return what is linear in the size of a dual point."""
+        total = float((target * a).sum())
+        return total - self.loss.kink * float(np.abs(a).sum()) if self.loss.kink else total
 
     def _targets(self, members: Any) -> Any:
         return np.broadcast_to(self.target, self.n_rows)[members]

@@ -56,12 +56,11 @@ def row_costs(
     classes: Any,
     codes: Any,
     sample_weight: Any,
-    *,
-    whole: bool = True,
+    all_rows: bool = True,
 ) -> Any:
     """Return ``C_i = C * sample_weight_i * class_weight[y_i]``.
 
-    Of rows that are not the `whole` of them, some classes may have no costs.
+    A class whose costs all vanish is refused, unless there are more rows than these.
     """
     weight = np.ones(len(codes)) if sample_weight is None else sample_weight
     if class_weight is None:
@@ -90,7 +89,7 @@ def row_costs(
     small = cost < LEAST_COST
     if small.any():
         cost[small] = 0.0
-        if whole:
+        if all_rows:
             _refuse_vanished(classes, codes, per_class, cost)
     return cost
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.certificate import N_TOTALS
+from ..kernels.certificate import N_TOTALS, squared_length
 from ..kernels.duals import SlottedDuals
 from ..kernels.multiclass import certify_rows_multiclass, signed_duals, sweep_multiclass
 from ..rows.passes import Passes
@@ -32,6 +32,8 @@ class MulticlassProblem:
     cost: Any
     joint: bool  # Crammer-Singer; else Weston-Watkins
     n_classes: int
+
+    ridge = 1.0  # how much the squares of the weights are penalised
 
     @property
     def n_rows(self) -> int:
@@ -162,6 +164,10 @@ class MulticlassProblem:
 
         w[:] = 0.0
         self.passes.add_weighted(members, coef, w)
+
+    def size(self, w: Any) -> float:
+        """Return the squared length of the weights that are penalised: all."""
+        return float(squared_length(w.ravel("K")))
 
     def margin_length(self, size: float) -> float:
         """Return how much a slack changes along a unit row at most, for weights of size |W|^2."""

@@ -13,11 +13,11 @@ AT_BOUND = 1.0 - 4 * float(np.finfo(np.float64).eps)
 
 
 def best_multiple(total: float, curvature: float, room: Any) -> float:
-    """Return the s at which ``s total - s^2/2 curvature`` is largest; 0 where that is undefined.
+    """Return the s >= 0 at which ``s total - s^2/2 curvature`` is largest; 0 if that is undefined.
 
     `room` are the multiples at which dual variables reach their bounds: s is at most the smallest.
     """
-    s = total / curvature if curvature > 0.0 else 0.0
+    s = max(total / curvature, 0.0) if curvature > 0.0 else 0.0
     return min(s if np.isfinite(s) else 0.0, float(np.min(room, initial=np.inf)))
 
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from .._random import random_state, shuffle
-from ..kernels.certificate import N_TOTALS
+from ..kernels.certificate import N_TOTALS, squared_length
 from ..problems.binary import BinaryProblem
 from ..problems.in_blocks import InBlocks
 from ..problems.multiclass import MulticlassProblem
@@ -188,6 +188,10 @@ class BlockProblem:
         w[:] = 0.0
         for chunk in self.chunks():
             _add_weights(chunk, alpha, w)
+
+    def size(self, w: Any) -> float:
+        """Return the squared length of the weights that are penalised: all."""
+        return float(squared_length(w.ravel()))
 
     def margin_length(self, size: float) -> float:
         """Return how much a slack changes along a unit row at most, for weights of size |w|^2."""

@@ -20,6 +20,7 @@ from ..kernels.newton_multiclass import (
     slope_multiclass,
 )
 from ..problems.binary import BinaryProblem
+from ..problems.free import FreeProblem
 from ..problems.multiclass import MulticlassProblem
 from ..rows.passes import LIGHT_ROWS
 from .policy import DIRECT_WEIGHTS
@@ -27,10 +28,11 @@ from .run import Run
 
 __all__ = ["Iterate", "first_iterate"]
 
-# Outer iterations of the hinge loss: rho starts at FIRST_RHO / C and is divided by RHO_FACTOR each
-# time; an inner problem counts as solved when its gap is INNER_GAP of the whole gap. Steps to a gap
-# of 1e-6: 27, 34 and 49 on covtype at C = 1, 100 and 1000, 145 on w8a at C = 100 (with 5 and 0.03
-# instead: 23, 41, 48 and 187).
+# Outer iterations of losses without a diagonal: rho starts at FIRST_RHO / C, times the size of a
+# target (1 for classes), and is divided by RHO_FACTOR each time; an inner problem counts as solved
+# when its gap is INNER_GAP of the whole gap. Steps of the hinge loss to 1e-6: 27, 34 and 49
+# on covtype at C = 1, 100 and 1000, 145 on w8a at C = 100 (with 5 and 0.03 instead: 23, 41, 48 and
+# 187).
 FIRST_RHO = 10.0
 FIRST_RHO_MULTICLASS = 0.5  # letter, C = 10: 40 steps to 1e-3 instead of 47, in 4/5 of the time
 RHO_FACTOR = 3.0
@@ -59,6 +61,7 @@ class Iterate(ABC):
 
     def __init__(self, run: Run, problem: Any) -> None:
         self.run, self.passes, self.members = run, problem.passes, run.candidates
+        self.ridge = problem.ridge
         self.cost = problem.cost[self.members]
         self.w = run.w.copy("K")
         if run.primal > problem.primal_at_zero:  # worse than no model at all
@@ -108,10 +111,15 @@ class Iterate(ABC):
         losses, excess = self.sum(self.implied_dual)
         self.w_of_b = np.zeros_like(self.w)
         self.passes.add_weighted(self.members, self.signed_b, self.w_of_b)
-        self.gradient = (self.w - self.w_of_b).ravel()
-        self.inner_gap = 0.5 * float(self.gradient @ self.gradient)
-        self.primal = 0.5 * float(self.w.ravel() @ self.w.ravel()) + losses
+        penalised = self.ridge * self.w
+        self.gradient = (penalised - self.w_of_b).ravel()
+        self.inner_gap = self.gap_of_gradient()
+        self.primal = 0.5 * float(penalised.ravel() @ self.w.ravel()) + losses
         self.gap = self.inner_gap + excess
+
+    def gap_of_gradient(self) -> float:
+        """Return what of the gap is due to weights that are not those of b."""
+        return 0.5 * float(self.gradient @ self.gradient)
 
     @property
     def settled(self) -> bool:
@@ -152,8 +160,8 @@ class Iterate(ABC):
             return None
         diagonal = hessian.diagonal().copy()
         # The identity drowns in rounding where the features are huge; then as much as is needed.
-        for ridge in (0.0, 1e-14, 1e-11, 1e-8):
-            hessian.flat[:: d + 1] = diagonal + (1.0 + ridge * diagonal.max())
+        for more in (0.0, 1e-14, 1e-11, 1e-8):
+            hessian.flat[:: d + 1] = diagonal + (self.ridge + more * diagonal.max())
             _, p, failed = dposv(hessian, self.gradient)
             if not failed:
                 return -p
@@ -165,9 +173,12 @@ class Iterate(ABC):
         size = residual @ residual
         enough = size * min(0.01, float(np.sqrt(size))) ** 2
         for _ in range(CG_STEPS):
-            product = p.copy()
+            product = self.ridge * p
             self.add_hessian_product(p, product)
-            length = size / (p @ product)
+            curvature = p @ product
+            if curvature == 0.0:  # along an intercept that no row holds
+                return solution if solution.any() else p
+            length = size / curvature
             solution += length * p
             residual -= length * product
             before, size = size, residual @ residual
@@ -178,7 +189,8 @@ class Iterate(ABC):
 
     def _line_search(self, p: Any, q: Any) -> float:
         """Return t > 0 with ``phi'(t)`` near 0; phi' is increasing and piecewise linear."""
-        wp, pp = float(self.w.ravel() @ p), float(p @ p)
+        penalised = self.ridge * p
+        wp, pp = float(self.w.ravel() @ penalised), float(p @ penalised)
         first = float(self.gradient @ p)
         t, low, high = 1.0, 0.0, np.inf
         for _ in range(100):
@@ -187,9 +199,8 @@ class Iterate(ABC):
             if abs(value) <= LINE_SEARCH * abs(first):
                 return t
             low, high = (t, high) if value < 0 else (low, t)
-            if pp + curvature == 0.0:
-                return 0.0
-            t -= value / (pp + curvature)
+            if pp + curvature > 0.0:
+                t -= value / (pp + curvature)
             if not low < t < high:
                 t = 0.5 * (low + high) if high < np.inf else 2.0 * low
         return low
@@ -203,7 +214,10 @@ class _Binary(Iterate):
         self.target = problem.slack_at_zero()
         self.scale = np.empty(len(self.y))  # by how much b changes with its slack
         super().__init__(run, problem)
-        self.rho = 0.0 if self.loss.diag > 0 else FIRST_RHO / float(self.cost.mean())
+        self.free_intercept = isinstance(problem, FreeProblem)
+        self.bias, self.typical = problem.passes.rows.bias, problem.scale
+        first_rho = FIRST_RHO * self.typical / float(self.cost.mean())
+        self.rho = 0.0 if self.loss.diag > 0 else first_rho
         # The Gram matrix of some rows, which they are, and their factors but for rho.
         self.gram: Any = None
         self.summed = np.zeros(len(self.y), bool)
@@ -212,6 +226,13 @@ class _Binary(Iterate):
 
     def first_slack(self) -> Any:
         return self.target
+
+    def gap_of_gradient(self) -> float:
+        if not self.free_intercept:
+            return super().gap_of_gradient()
+        # The last derivative is by how much sum_i y_i b_i is off 0, times the bias.
+        features, unbalanced = self.gradient[:-1], abs(float(self.gradient[-1]))
+        return 0.5 * float(features @ features) + unbalanced / self.bias * self.typical
 
     def response(self, v: Any) -> Any:
         change = np.empty(len(self.members))

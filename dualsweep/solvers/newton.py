@@ -3,16 +3,17 @@
 With slack ``s = 1 - y Xw``, an anchor a and a penalty rho >= 0, the inner problem in w alone is
 
     phi(w) = 1/2 |w|^2 + sum_i max over lower <= b <= upper_i of
-                         b s_i - D_i b^2 / 2 - rho (b - a_i)^2 / 2,
+                         b s_i - kink |b| - D_i b^2 / 2 - rho (b - a_i)^2 / 2,
 
-whose maximisers are ``b_i = clip(u_i)``, ``u_i = (s_i + rho a_i) / (D_i + rho)``. phi is smooth:
+whose maximisers are ``b_i = clip(u_i)``, ``u_i = (s_i + rho a_i) / (D_i + rho)``, less what of it
+is within ``kink / (D_i + rho)`` of 0. phi is smooth:
 
     gradient  w - X'(y b),      generalised Hessian  I + X_J' diag(1 / (D_J + rho)) X_J,
 
-J the rows with ``lower < u_i < upper_i``. Its minimiser is the proximal point step ``a <- b`` on
-the dual (Rockafellar 1976; Li, Sun and Toh 2018 with semismooth Newton steps inside). Each b is
-feasible, so each step has a dual bound. Squared hinge and squared loss have D > 0 and take rho = 0:
-their inner problem is the primal itself, and there is no outer iteration.
+J the rows whose b_i is between its bounds and not at the kink. Its minimiser is the proximal point
+step ``a <- b`` on the dual (Rockafellar 1976; Li, Sun and Toh 2018 with semismooth Newton steps
+inside). Each b is feasible, so each step has a dual bound. Squared losses have D > 0 and take
+rho = 0: their inner problem is the primal itself, and there is no outer iteration.
 
 With many classes a row has a slack and a dual variable per class, and clip becomes the projection
 onto the row's feasible set; see `dualsweep.kernels.newton_multiclass`.

@@ -175,10 +175,16 @@ def sweeps_left(gaps: list[float], tol: float) -> float:
 
 @np.errstate(over="ignore")
 def _stiffness(problem: Problem) -> float:
-    """Return the mean of C |x|^2, which says how hard sweeps find it; 0 if that is not known."""
+    """Return the mean of C |x|^2, which says how hard sweeps find it; 0 if that is not known.
+
+    What a row can change its response by, next to a slack that is large.
+    """
     if not isinstance(problem, BinaryProblem | MulticlassProblem):
         return 0.0
-    return float(problem.cost @ problem.sqnorm) / max(int(np.count_nonzero(problem.cost)), 1)
+    mean = float(problem.cost @ problem.sqnorm) / max(int(np.count_nonzero(problem.cost)), 1)
+    if isinstance(problem, BinaryProblem) and problem.loss.diag == 0.0:
+        mean /= problem.scale
+    return mean
 
 
 def newton_cost(problem: Problem) -> float:

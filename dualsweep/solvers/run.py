@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..kernels.certificate import primal_and_gap, squared_length
+from ..kernels.certificate import primal_and_gap
 from ..problems.result import HISTORY_DTYPE, Known, Progress, Result, relative
 
 __all__ = ["ROUNDING", "Estimate", "Problem", "Run", "gap_left", "primal_and_gap_of"]
@@ -53,6 +53,9 @@ class Problem(Protocol):
 
     def fill_weights(self, members: Any, alpha: Any, w: Any) -> None:
         """Overwrite w with the weights of `alpha`, which is 0 on all rows but `members`."""
+
+    def size(self, w: Any) -> float:
+        """Return the squared length of the weights that are penalised."""
 
     def margin_length(self, size: float) -> float:
         """Return how much a slack changes along a unit row at most, for weights of size |w|^2."""
@@ -294,7 +297,7 @@ def primal_and_gap_of(
     problem: Problem, members: Any, alpha: Any, w: Any, slack: Any
 ) -> tuple[float, float]:
     """Return the certificate of w and `alpha`; fill in what it sees of the members."""
-    size = squared_length(w.ravel("K"))
+    size = problem.size(w)
     totals = problem.totals(members, alpha, w, problem.margin_length(size), slack)
     return primal_and_gap(size, totals, len(members))
 

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..problems.free import FreeProblem
 from ..problems.result import Known, Progress, Result
 from .blocks import BlockProblem, BlockSweeper, Saving
 from .newton import newton
-from .policy import Policy
+from .parts import PartsProblem, PartsSweeper
+from .policy import DIRECT_WEIGHTS, Policy
 from .run import Estimate, Problem, Run
 from .schedules import SCHEDULES
 from .sweeps import MemorySweeper, Sweeper, sweeps
 
 __all__ = ["Start", "solve"]
+
+# Of a free intercept, sweeps around one centre after the other: how many at most, which part of tol
+# the first of them are to prove, and those that follow of what the one before was; how far the next
+# centre is at most, in moves of the intercept.
+MOST_CENTRES, INNER_TOL, TIGHTER, FURTHEST = 30, 0.7, 0.7, 100.0
 
 
 class Start(NamedTuple):
@@ -53,7 +61,8 @@ def solve(
         Rows, labels, costs and formulation.
     solver : {"auto", "sweep", "newton"}
         Sweeps of coordinate descent, Newton steps (and sweeps where those make no progress), or
-        the one after the other. Block by block there are sweeps only.
+        the one after the other. Block by block there are sweeps only; a free intercept has either
+        Newton steps (and sweeps after them) or sweeps.
     schedule : str
         A name from `dualsweep.solvers.schedules.SCHEDULES`.
     tol : float
@@ -94,18 +103,22 @@ def solve(
         stop=stop,
         watch=watch,
     )
-    in_blocks = isinstance(problem, BlockProblem)
+    if isinstance(problem, FreeProblem):
+        return _solve_free(run, solver, schedule, seed)
+    in_memory = not isinstance(problem, BlockProblem | PartsProblem)
     policy = Policy(
         problem,
-        solver="sweep" if in_blocks else solver,
+        solver=solver if in_memory else "sweep",
         tol=tol,
         max_iter=max_iter,
-        momentum=SCHEDULES[schedule].momentum and not in_blocks,
+        momentum=SCHEDULES[schedule].momentum and in_memory,
         before=start.before,
     )
 
     def new_sweeper() -> Sweeper:
-        return (BlockSweeper if in_blocks else MemorySweeper)(run, schedule, seed)
+        if isinstance(problem, PartsProblem):
+            return PartsSweeper(run)
+        return (MemorySweeper if in_memory else BlockSweeper)(run, schedule, seed)
 
     sweeper = new_sweeper()
     if saving is not None:
@@ -123,3 +136,63 @@ def solve(
         run.estimate = Estimate(run.gap, run.dual)
         sweeps(run, new_sweeper(), policy)
     return run.result()
+
+
+def _solve_free(run: Run, solver: str, schedule: str, seed: tuple[int, ...]) -> Result:
+    """Solve a problem whose intercept is not penalised."""
+    if not run.alpha.any():
+        run.check()  # with the best intercept, and no weights
+    few = run.w.size <= DIRECT_WEIGHTS
+    first = solver == "newton" or (solver == "auto" and few)
+    if first and not (run.over or run.poll()):
+        newton(run)
+    if not (run.over or run.poll()):  # or Newton steps got stuck
+        _sweep_around_centres(run, schedule, seed)
+    return run.result()
+
+
+def _sweep_around_centres(run: Run, schedule: str, seed: tuple[int, ...]) -> None:
+    """Sweep with a penalty on what a free intercept is off a centre by, for a sequence of centres.
+
+    The penalised intercept is off by ``bias^2 sum_i y_i a_i``, so the constraint holds at the
+    centre at which it stays. To go where it went are proximal point steps on the intercept, or the
+    method of multipliers for the constraint (Rockafellar 1976); where two centres tell how the move
+    depends on them, the next is where it vanishes, if that is further. On text the first centre or
+    two are enough: a penalty on one weight is nothing beside the losses of all rows.
+    """
+    problem = run.problem
+    assert isinstance(problem, FreeProblem)
+    bias = problem.passes.rows.bias
+    centre, alpha = float(run.w[-1]), run.alpha
+    last_centre, last_move = centre, 0.0
+
+    def watch(progress: Progress) -> bool:
+        w = progress.w.copy()
+        w[-1] += centre
+        run.tick(progress.relative_gap, w)
+        return run.halted
+
+    for turn in range(MOST_CENTRES):
+        inner = solve(
+            problem.centred(centre * bias),
+            solver="sweep",
+            schedule=schedule,
+            tol=INNER_TOL * TIGHTER**turn * run.tol,
+            max_iter=run.max_iter - run.epoch,
+            max_time=run.deadline - perf_counter(),
+            seed=(*seed, turn),
+            start=Start(alpha.copy()),
+            stop=run.poll,
+            watch=watch,
+        )
+        alpha = inner.alpha
+        run.alpha = alpha.copy()
+        run.check()
+        if run.over or run.poll():
+            return
+        move = float(inner.w[-1])
+        ahead = move
+        if last_move != 0.0 and (move - last_move) * (centre - last_centre) < 0.0:
+            ahead = -move * (centre - last_centre) / (move - last_move)
+        last_centre, last_move = centre, move
+        centre += float(np.clip(ahead, min(move, FURTHEST * move), max(move, FURTHEST * move)))

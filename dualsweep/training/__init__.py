@@ -4,6 +4,7 @@ from .blocks import BlockSet, PartOfBlocks, load_if_it_fits, training_data
 from .context import Context, Watcher
 from .data import TrainingSet
 from .fitting import Fitted, train
+from .regression import training_set
 from .settings import Settings, draw_seed
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "load_if_it_fits",
     "train",
     "training_data",
+    "training_set",
 ]

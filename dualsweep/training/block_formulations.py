@@ -17,9 +17,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..io.checkpoint import Checkpoint
+from ..kernels.loss import Loss, sum_losses
 from ..problems.binary import BinaryProblem
 from ..problems.in_blocks import BinaryInBlocks, MulticlassInBlocks
 from ..problems.labels import balanced_weights, class_codes, row_costs
+from ..problems.losses import loss_numbers
 from ..problems.multiclass import MulticlassProblem
 from ..problems.result import Result
 from ..rows.layouts import as_rows
@@ -28,57 +30,38 @@ from ..solvers.blocks import BlockProblem, Saving
 from ..solvers.solve import Start
 from .data import check_finite
 from .formulations import Formulation, Joint, PerClass, clipped, near, signed
+from .regression import Regression, as_targets, check_scale, costs_of_rows
 from .settings import Settings
 
 if TYPE_CHECKING:
     from .blocks import BlockSet
 
-__all__ = ["BLOCK_FORMULATIONS"]
+__all__ = ["BLOCK_FORMULATIONS", "BlockRegression"]
 
 
 class _Rows:
-    """The rows of blocks with labels and costs, under some settings."""
+    """The rows of blocks, under some settings."""
 
     def __init__(self, data: BlockSet, settings: Settings) -> None:
-        self.data, self.settings, self.classes = data, settings, data.classes
+        self.data, self.settings = data, settings
         self.numbers = range(data.n_blocks)
-        self.class_weight = settings.class_weight
-        if isinstance(self.class_weight, str):
-            balanced = balanced_weights(data.mass).tolist()
-            self.class_weight = dict(zip(self.classes.tolist(), balanced, strict=True))
-        # The costs of one row per class, of the weight of all its rows: refuses if they overflow.
-        codes = np.arange(len(self.classes))
-        self.costs = row_costs(settings.C, self.class_weight, self.classes, codes, data.mass)
-        self.checkpoint = None if data.checkpoint is None else self._checkpoint()
+        self.checkpoint: Checkpoint | None = None
 
-    def _checkpoint(self) -> Checkpoint:
+    def keep(self, facts: dict[str, Any]) -> None:
+        """Keep the state where it is asked for, of the problem that facts make out."""
         data, settings = self.data, self.settings
-        rows = sha256()
-        if data.y is not None:
-            for b in self.numbers:
-                rows.update(class_codes(data.labels_of(b), self.classes).tobytes())
-        if data.weight is not None:
-            rows.update(data.weight.tobytes())
         problem = {
             "data": data.blocks.fingerprint,
-            "y and sample_weight": rows.hexdigest(),
-            "classes": self.classes.tolist(),
+            **facts,
             "C": float(settings.C),
             "loss": settings.loss,
-            "class_weight": None if self.class_weight is None else repr(self.class_weight),
             "intercept_scaling": float(settings.bias),
             "schedule": settings.schedule,
             "random_state": settings.random_state,
         }
         if settings.multi_class != "ovr":
             problem["multi_class"] = settings.multi_class
-        return Checkpoint(data.checkpoint, problem)
-
-    def labels(self, b: int) -> tuple[Any, Any]:
-        """Return the class codes and costs of block b."""
-        codes = class_codes(self.data.labels_of(b), self.classes)
-        given = (self.settings.C, self.class_weight, self.classes)
-        return codes, row_costs(*given, codes, self.data.weight_of(b), whole=False)
+        self.checkpoint = Checkpoint(data.checkpoint, problem)
 
     def read(self, b: int) -> tuple[Passes, Any]:
         """Return the rows of block b, and their squared norms."""
@@ -89,11 +72,73 @@ class _Rows:
         return passes, sqnorm
 
 
+class _ClassRows(_Rows):
+    """Rows with labels."""
+
+    def __init__(self, data: BlockSet, settings: Settings) -> None:
+        super().__init__(data, settings)
+        self.classes = data.classes
+        self.class_weight = settings.class_weight
+        if isinstance(self.class_weight, str):
+            balanced = balanced_weights(data.mass).tolist()
+            self.class_weight = dict(zip(self.classes.tolist(), balanced, strict=True))
+        # The costs of one row per class, of the weight of all its rows: refuses if they overflow.
+        codes = np.arange(len(self.classes))
+        self.costs = row_costs(settings.C, self.class_weight, self.classes, codes, data.mass)
+        if data.checkpoint is not None:
+            self.keep(self._facts())
+
+    def _facts(self) -> dict[str, Any]:
+        data, rows = self.data, sha256()
+        if data.y is not None:
+            for b in self.numbers:
+                rows.update(class_codes(data.labels_of(b), self.classes).tobytes())
+        if data.weight is not None:
+            rows.update(data.weight.tobytes())
+        return {
+            "y and sample_weight": rows.hexdigest(),
+            "classes": self.classes.tolist(),
+            "class_weight": None if self.class_weight is None else repr(self.class_weight),
+        }
+
+    def labels(self, b: int) -> tuple[Any, Any]:
+        """Return the class codes and costs of block b."""
+        codes = class_codes(self.data.labels_of(b), self.classes)
+        given = (self.settings.C, self.class_weight, self.classes)
+        return codes, row_costs(*given, codes, self.data.weight_of(b), all_rows=False)
+
+
+class _TargetRows(_Rows):
+    """Rows with targets of regression."""
+
+    def __init__(self, data: BlockSet, settings: Settings, loss: Loss) -> None:
+        super().__init__(data, settings)
+        rows, self.primal_at_zero, positive = sha256(), 0.0, False
+        for b in self.numbers:
+            target, cost = self.labels(b)
+            self.primal_at_zero += sum_losses(target[cost > 0], cost[cost > 0], loss)
+            positive = positive or bool(cost.any())
+            rows.update(target.tobytes())
+        check_scale(self.primal_at_zero)
+        if not positive:
+            raise ValueError("Training needs rows of positive weight, but all weights are 0.")
+        if data.weight is not None:
+            rows.update(data.weight.tobytes())
+        if data.checkpoint is not None:
+            facts = {"y and sample_weight": rows.hexdigest(), "epsilon": float(settings.epsilon)}
+            self.keep(facts)
+
+    def labels(self, b: int) -> tuple[Any, Any]:
+        """Return the targets and costs of block b."""
+        target, weight = as_targets(self.data.labels_of(b)), self.data.weight_of(b)
+        return target, costs_of_rows(self.settings, len(target), weight, all_rows=False)
+
+
 class _InBlocks(Formulation):
-    """What both have in common."""
+    """What all have in common."""
 
     side_by_side = False
-    rows: _Rows
+    rows: Any  # _ClassRows or _TargetRows
     kind: Any  # BinaryInBlocks or MulticlassInBlocks
     bounded: bool  # whether dual variables are at most their cost
 
@@ -185,7 +230,7 @@ class BlockPerClass(_InBlocks, PerClass):
     """A binary problem per class, of rows in blocks, one after the other."""
 
     def __init__(self, data: BlockSet, settings: Settings) -> None:
-        self.rows = _Rows(data, settings)
+        self.rows = _ClassRows(data, settings)
         super().__init__(data.classes, data.blocks.shape[0], settings.bias, settings.loss)
         self.kind = BinaryInBlocks(data.blocks.shape[1] + 1)
         self.bounded = np.isfinite(self.loss.upper)
@@ -220,7 +265,7 @@ class BlockJoint(_InBlocks, Joint):
     bounded = True
 
     def __init__(self, data: BlockSet, settings: Settings, joint: bool) -> None:
-        self.rows = _Rows(data, settings)
+        self.rows = _ClassRows(data, settings)
         super().__init__(data.classes, data.blocks.shape[0], settings.bias)
         self.kind = MulticlassInBlocks(data.blocks.shape[1] + 1, len(data.classes), joint)
 
@@ -247,6 +292,37 @@ class BlockJoint(_InBlocks, Joint):
         data, alpha = self.rows.data, result.alpha
         parts = [signed(self._block(b), alpha[data.rows(b)]) for b in self.rows.numbers]
         result.alpha = sp.hstack(parts, format="csr")
+        return result
+
+
+class BlockRegression(_InBlocks, Regression):
+    """The problem of regression, of rows in blocks."""
+
+    def __init__(self, data: BlockSet, settings: Settings) -> None:
+        loss = loss_numbers(settings.loss, settings.epsilon)
+        self.rows = _TargetRows(data, settings, loss)
+        super().__init__(data.blocks.shape[0], settings.bias, loss)
+        self.kind = BinaryInBlocks(data.blocks.shape[1] + 1)
+        self.bounded = np.isfinite(loss.upper)
+
+    def primal_at_zero(self) -> float:
+        """Return the objective where all weights are 0."""
+        return float(self.rows.primal_at_zero)
+
+    def read(self, p: int, b: int) -> BinaryProblem:
+        """Return block b."""
+        passes, sqnorm = self.rows.read(b)
+        target, cost = self.rows.labels(b)
+        return BinaryProblem(passes, sqnorm, np.ones(len(target)), cost, self.loss, target)
+
+    def block_start(self, p: int, b: int, dual_coef: Any) -> Any:
+        """Return feasible dual variables of block b near those of another model."""
+        _, cost = self.rows.labels(b)
+        return clipped(dual_coef.toarray()[0], cost, self.loss)
+
+    def finished(self, p: int, result: Result) -> Result:
+        """Keep of the dual variables those that are not 0."""
+        result.alpha = sp.csr_array(result.alpha[None, :])
         return result
 
 

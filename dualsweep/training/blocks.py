@@ -10,11 +10,13 @@ import numpy as np
 
 from .._threads import Workers
 from ..problems.labels import check_classes
+from ..problems.losses import REGRESSION_LOSSES
 from ..solvers.blocks import Blocks
-from .block_formulations import BLOCK_FORMULATIONS
+from .block_formulations import BLOCK_FORMULATIONS, BlockRegression
 from .context import Context
 from .data import TrainingSet
 from .formulations import Formulation
+from .regression import training_set
 from .settings import Settings
 
 __all__ = ["BlockSet", "PartOfBlocks", "load_if_it_fits", "training_data"]
@@ -42,7 +44,7 @@ def training_data(
     """Return what was checked as it is trained on, in memory or in blocks."""
     if isinstance(X, Blocks):
         return BlockSet(X, y, weight, checkpoint, context)
-    return TrainingSet(X, y, weight, settings.bias, context)
+    return training_set(X, y, weight, settings, context)
 
 
 class BlockSet:
@@ -122,11 +124,16 @@ class BlockSet:
 
     def formulate(self, settings: Settings) -> Formulation:
         """Return the problems to solve."""
+        more = (
+            f"Use another, or raise memory_limit ({settings.memory_limit:,} bytes) until the "
+            "store fits"
+        )
+        if settings.free_intercept:
+            raise ValueError(f"Block by block there is no intercept='free'. {more}.")
         if settings.solver == "newton":
-            raise ValueError(
-                "Block by block there are sweeps only, not solver='newton'. Use another, or raise "
-                f"memory_limit ({settings.memory_limit:,} bytes) until the store fits."
-            )
+            raise ValueError(f"Block by block there are sweeps only, not solver='newton'. {more}.")
+        if settings.loss in REGRESSION_LOSSES:
+            return BlockRegression(self, settings)
         return BLOCK_FORMULATIONS[settings.multi_class](self, settings)
 
 

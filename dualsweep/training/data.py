@@ -41,22 +41,31 @@ class TrainingSet:
         if X.shape[1] == 0:
             raise ValueError("There are no features to learn from.")
         self.y, self.weight, self.bias = y, weight, bias
-        self.classes, self.codes = encode_labels(y, weight)
+        self.understand()
         self.passes = passes_over(as_rows(X, bias), context.workers)
         self.sqnorm = self.passes.sqnorms()
         context.deliver()
         check_finite(self.sqnorm)
 
+    def understand(self) -> None:
+        """Find the classes among the labels."""
+        self.classes, self.codes = encode_labels(self.y, self.weight)
+
     def part(self, times: Any, workers: Workers) -> TrainingSet:
         """Return the set in which row i occurs ``times[i]`` times."""
         part = copy(self)
         part.weight = times.astype(np.float64) if self.weight is None else times * self.weight
-        part.classes, part.codes = encode_labels(part.y, part.weight)
+        part.understand()
         part.passes = self.passes.shared(workers)
         return part
 
     def formulate(self, settings: Settings) -> Formulation:
         """Return the problems to solve."""
+        if settings.free_intercept and settings.multi_class != "ovr":
+            raise ValueError(
+                f"There is no intercept='free' with multi_class={settings.multi_class!r}. Use "
+                "multi_class='ovr', or intercept='penalized'."
+            )
         cost = row_costs(settings.C, settings.class_weight, self.classes, self.codes, self.weight)
         return FORMULATIONS[settings.multi_class](
             passes=self.passes,
@@ -66,6 +75,7 @@ class TrainingSet:
             cost=cost,
             bias=self.bias,
             loss=settings.loss,
+            free=settings.free_intercept,
         )
 
 

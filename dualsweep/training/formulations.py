@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from ..kernels.loss import Loss, bounds, sum_losses
 from ..problems.binary import BinaryProblem
+from ..problems.free import FreeProblem
 from ..problems.losses import LOSSES
 from ..problems.multiclass import MulticlassProblem
 from ..problems.result import Result
@@ -39,8 +40,8 @@ class Formulation(ABC):
 
     Parameters
     ----------
-    classes : array
-        The classes.
+    classes : array or None
+        The classes, if there are any.
     n_rows : int
         Rows of X.
     bias : float
@@ -89,7 +90,8 @@ class Formulation(ABC):
     def attributes(self, *ws: Any) -> dict[str, Any]:
         """Return classes, coefficients and intercepts of the weights of the problems."""
         coef, last = self.coef(ws)
-        return {"classes_": self.classes, "coef_": coef, "intercept_": self.bias * last}
+        classes = {} if self.classes is None else {"classes_": self.classes}
+        return {**classes, "coef_": coef, "intercept_": self.bias * last}
 
     @abstractmethod
     def coef(self, ws: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -99,6 +101,10 @@ class Formulation(ABC):
     def dual_coef(self, results: list[Result]) -> Any:
         """Return the model's signed dual variables."""
 
+    def support(self, dual_coef: Any) -> Any:
+        """Return the rows with a nonzero dual variable."""
+        return np.flatnonzero(np.bincount(dual_coef.indices))
+
     @abstractmethod
     def problem_weights(self, p: int, weights: Any) -> Any:
         """Return the weights of the p-th problem that the model's rows stand for."""
@@ -107,9 +113,12 @@ class Formulation(ABC):
 class PerClass(Formulation):
     """A binary problem per class; for two classes, only the second against the first."""
 
-    def __init__(self, classes: Any, n_rows: int, bias: float, loss: str) -> None:
+    def __init__(
+        self, classes: Any, n_rows: int, bias: float, loss: str, free: bool = False
+    ) -> None:
         super().__init__(classes, n_rows, bias)
         self.loss = LOSSES[loss]
+        self.kind = FreeProblem if free else BinaryProblem
         self.positives = [1] if len(classes) == 2 else list(range(len(classes)))
         self.names = [f"class {classes[k]}" for k in self.positives]
 
@@ -161,7 +170,8 @@ class PerClass(Formulation):
 
     def give(self, result: Result, w: Any, slack: Any, cost: Any) -> None:
         """Put weights into a result whose dual variables are 0, and prove nothing of them."""
-        primal = 0.5 * float(w @ w) + sum_losses(slack, cost, self.loss)
+        penalised = w[:-1] if self.kind is FreeProblem else w
+        primal = 0.5 * float(penalised @ penalised) + sum_losses(slack, cost, self.loss)
         result.w, result.primal, result.gap = w, primal, primal
         last = result.history[-1]
         last["primal"], last["dual"], last["gap"] = primal, 0.0, primal
@@ -180,15 +190,16 @@ class OneVersusRest(PerClass):
         cost: Any,
         bias: float,
         loss: str,
+        free: bool,
     ) -> None:
-        super().__init__(classes, len(codes), bias, loss)
+        super().__init__(classes, len(codes), bias, loss, free)
         self.passes, self.sqnorm = passes, sqnorm
         self.codes, self.cost = codes, cost
 
     def problem(self, p: int) -> BinaryProblem:
         """Return the p-th problem."""
         y = self.labels(p, self.codes)
-        return BinaryProblem(self.passes, self.sqnorm, y, self.cost, self.loss)
+        return self.kind(self.passes, self.sqnorm, y, self.cost, self.loss)
 
     def start(self, p: int, dual_coef: Any) -> Any:
         """Return feasible dual variables near those of another model."""
@@ -259,8 +270,9 @@ class AllAtOnce(Joint):
         cost: Any,
         bias: float,
         loss: str,
+        free: bool,
     ) -> None:
-        super().__init__(classes, len(codes), bias)  # `loss` is that of one-versus-rest
+        super().__init__(classes, len(codes), bias)  # `loss` and `free` are for one-versus-rest
         y = np.maximum(codes, 0).astype(np.int64)  # rows without a class have no cost either
         self.whole = MulticlassProblem(passes, sqnorm, y, cost, joint, len(classes))
 

@@ -7,19 +7,30 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Settings", "draw_seed"]
+__all__ = ["INTERCEPTS", "Settings", "draw_seed"]
+
+INTERCEPTS = {
+    "penalized": "as a weight of a constant feature",
+    "free": "not penalised",
+}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The parameters of a training; see `LinearSVC` for what they mean. Nothing is checked."""
+    """The parameters of a training; see `LinearSVC` for what they mean. Nothing is checked.
+
+    The loss tells whether it is classification or regression, which has `epsilon`, but neither
+    `multi_class` nor `class_weight`.
+    """
 
     C: float = 1.0
     loss: str = "squared_hinge"
+    epsilon: float = 0.0
     multi_class: str = "ovr"
     solver: str = "auto"
     schedule: str = "auto"
     fit_intercept: bool = True
+    intercept: str = "penalized"
     intercept_scaling: float = 1.0
     tol: float = 1e-3
     max_iter: int = 1000
@@ -28,6 +39,11 @@ class Settings:
     memory_limit: int | None = None
     seed: int = 0
     random_state: int | None = None  # what the seed was drawn from, for checkpoints
+
+    @property
+    def free_intercept(self) -> bool:
+        """Whether there is an intercept that is not penalised."""
+        return self.fit_intercept and self.intercept == "free"
 
     @property
     def bias(self) -> float:

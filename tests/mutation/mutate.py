@@ -52,6 +52,7 @@ TESTS = {
     "solvers/schedules.py": "tests/test_schedules.py -k 'not inside_the_sweep'",
     "kernels/certificate.py": "tests/test_kernels.py -k 'certificate or tiny'",
     "kernels/loss.py": "tests/test_kernels.py -k 'losses or share or sweep or tiny'",
+    "kernels/intercept.py": "tests/test_free_intercept.py -k intercept_is_best",
     "kernels/binary.py": "tests/test_kernels.py -k 'sweep or gain or zero_row or order or float32'",
     "kernels/multiclass.py": "tests/test_multiclass.py -k 'sweep or kernel or certificate'",
     "kernels/newton.py": "tests/test_newton.py -k inner_problem",

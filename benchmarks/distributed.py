@@ -1,0 +1,240 @@
+"""Training in partitions: rounds by simulation in one process, and time on local clusters.
+
+    DUALSWEEP_DATA=folder python benchmarks/distributed.py rounds --out rounds.csv --picture out.png
+    DUALSWEEP_DATA=folder python benchmarks/distributed.py clusters --out clusters.csv
+
+A round sends a vector of n_features + 1 doubles to every partition and adds up as many. The model
+of time for K workers is that of a tree: ``log2(K)`` times what latency and bandwidth take for a
+vector, both ways, and the sweeps of a K-th of the rows.
+"""
+
+import argparse
+import csv
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from dualsweep import LinearSVC
+from dualsweep._threads import Workers
+from dualsweep.problems.binary import BinaryProblem
+from dualsweep.problems.losses import LOSSES
+from dualsweep.rows.dense import passes_over
+from dualsweep.rows.layouts import as_rows
+from dualsweep.solvers.parts import Part, PartsProblem
+from dualsweep.solvers.solve import solve
+
+POSITIVE = {"blogs": 34, "covtype": 2}  # class of the binary task; else the largest
+
+
+def load(name):
+    z = np.load(Path(os.environ["DUALSWEEP_DATA"]) / f"{name}.npz")
+    X = sp.csr_array((z["data"], z["indices"], z["indptr"]), shape=tuple(z["shape"]))
+    return X, z["y"]
+
+
+def binary(name):
+    X, y = load(name)
+    return X, np.where(y == POSITIVE.get(name, y.max()), 1.0, -1.0)
+
+
+class Simulated:
+    """Partitions in this process."""
+
+    def __init__(self, problems):
+        self.problems = problems
+        self.n_parts, self.n_rows = len(problems), sum(p.n_rows for p in problems)
+        self.restarts = self.n_rounds = 0
+        self.parts = [Part(problem, "auto", (0, k)) for k, problem in enumerate(problems)]
+
+    def ask(self, name, w=None, **how):
+        self.n_rounds += name == "advance"
+        sent = () if w is None else (w,)
+        answers = [
+            getattr(part, name)(problem, *sent, **how)
+            for part, problem in zip(self.parts, self.problems, strict=True)
+        ]
+        sums = [None, None]
+        for t in (0, 1):
+            if answers[0][t] is not None:
+                sums[t] = sum(answer[t] for answer in answers)
+        return tuple(sums)
+
+
+def simulate(X, y, C, loss, n_parts, order, max_iter):
+    """Return rounds, the gap, and the seconds of all sweeps in one process."""
+    rows = np.arange(len(y))
+    if order == "random":
+        np.random.default_rng(0).shuffle(rows)
+    problems = []
+    for some in np.array_split(rows, n_parts):
+        passes = passes_over(as_rows(X[some], 1.0), Workers())
+        cost = np.full(len(some), C)
+        problems.append(BinaryProblem(passes, passes.sqnorms(), y[some], cost, LOSSES[loss]))
+    parts = Simulated(problems)
+    started = time.perf_counter()
+    problem = PartsProblem(parts, problems[0], C * len(y))
+    result = solve(problem, tol=1e-3, max_iter=max_iter)
+    return parts.n_rounds, result.relative_gap, time.perf_counter() - started
+
+
+def rounds(args):
+    fields = ["data", "loss", "C", "order", "parts", "rounds", "gap", "seconds"]
+    rows = read(args.out)
+    done = {tuple(row[name] for name in fields[:5]) for row in rows}
+    X, y = binary(args.data)
+    for order in args.orders:
+        for loss in args.loss:
+            for C in args.C:
+                for n_parts in args.parts:
+                    cell = (args.data, loss, f"{C:g}", order, str(n_parts))
+                    if cell in done:
+                        continue
+                    n, gap, seconds = simulate(X, y, C, loss, n_parts, order, args.max_rounds)
+                    row = dict(zip(fields, (*cell, n, f"{gap:.2e}", f"{seconds:.2f}"), strict=True))
+                    rows.append(row)
+                    print(*row.values(), flush=True)
+                    write(args.out, fields, rows)
+    if args.picture:
+        draw(rows, X.shape[1] + 1, args)
+
+
+def draw(rows, n_weights, args):
+    """Draw rounds, and the time they would take, against the number of partitions."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    chosen = [row for row in rows if row["order"] == args.orders[0] and float(row["gap"]) <= 1e-3]
+    styles = {"hinge": "-", "squared_hinge": "--"}
+    for loss in args.loss:
+        for t, C in enumerate(args.C):
+            some = [row for row in chosen if row["loss"] == loss and float(row["C"]) == C]
+            if not some:
+                continue
+            parts = np.array([int(row["parts"]) for row in some])
+            n = np.array([int(row["rounds"]) for row in some])
+            work = np.array([float(row["seconds"]) for row in some]) / parts
+            wire = 2 * np.log2(np.maximum(parts, 2))
+            wire = wire * n * (args.latency + 8 * n_weights / args.bandwidth)
+            look = {"color": f"C{t}", "linestyle": styles[loss], "marker": "o", "markersize": 3}
+            axes[0].plot(parts, n, label=f"{loss}, C = {C:g}", **look)
+            axes[1].plot(parts, work + wire, **look)
+    for axis, title in zip(axes, ("Rounds to a relative gap of 0.001", "Seconds"), strict=True):
+        axis.set(xscale="log", yscale="log", xlabel="partitions", title=title)
+        axis.set_xticks(args.parts, [str(k) for k in args.parts])
+        axis.grid(alpha=0.3)
+    axes[1].set_title(
+        f"Seconds at {args.latency * 1e3:g} ms and {args.bandwidth / 1e9:g} GB/s a message"
+    )
+    axes[0].legend(fontsize="small")
+    figure.savefig(args.picture, dpi=120)
+
+
+def clusters(args):
+    import dask
+    from distributed import Client, LocalCluster
+
+    from dualsweep.distributed import LinearSVC as OnDask
+
+    fields = ["data", "what", "workers", "seconds", "rounds", "MB", "gap", "memory_MB"]
+    rows = []
+    for name, settings in cells(args):
+        X, y = load(name) if name == "mnist" else binary(name)
+        shuffled = np.random.default_rng(0).permutation(len(y))
+        X, y = X[shuffled], y[shuffled]
+        what = " ".join(f"{key}={value}" for key, value in settings.items())
+        started = time.perf_counter()
+        model = LinearSVC(random_state=0, **settings).fit(X, y)
+        seconds = time.perf_counter() - started
+        rows.append(
+            [name, what, "in memory", f"{seconds:.2f}", "", "", f"{model.relative_gap_:.1e}", ""]
+        )
+        print(*rows[-1], flush=True)
+        for n in args.workers:
+            with (
+                LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None) as cluster,
+                Client(cluster) as client,
+            ):
+                cuts = np.array_split(np.arange(len(y)), n)
+                blocks = client.scatter([X[part] for part in cuts])
+                labels = client.scatter([y[part] for part in cuts])
+                pairs = list(zip(map(dask.delayed, blocks), map(dask.delayed, labels), strict=True))
+                OnDask(random_state=0, max_iter=2).fit(pairs) if n else None  # compiles
+                started = time.perf_counter()
+                model = OnDask(random_state=0, **settings).fit(pairs)
+                seconds = time.perf_counter() - started
+                n_rounds = int(sum(
+                    model.history_["epoch"][model.history_["problem"] == p].max()
+                    for p in np.unique(model.history_["problem"])
+                ))  # fmt: skip
+                k = len(model.classes_) if settings.get("multi_class", "ovr") != "ovr" else 1
+                megabytes = 2 * n * n_rounds * 8e-6 * (X.shape[1] + 1) * k
+                used = max(client.run(_peak).values())
+                rows.append([
+                    name, what, n, f"{seconds:.2f}", n_rounds, f"{megabytes:.0f}",
+                    f"{model.relative_gap_:.1e}", f"{used:.0f}",
+                ])  # fmt: skip
+                print(*rows[-1], flush=True)
+        write(args.out, fields, [dict(zip(fields, row, strict=True)) for row in rows])
+
+
+def _peak():
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def cells(args):
+    for name in args.data:
+        if name == "mnist":
+            for multi_class in ("ovr", "crammer_singer", "weston_watkins"):
+                yield name, {"multi_class": multi_class, "C": 0.01}
+        else:
+            for loss in ("hinge", "squared_hinge"):
+                yield name, {"loss": loss, "C": 1.0}
+
+
+def read(path):
+    if not path.exists():
+        return []
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def write(path, fields, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fields)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    kinds = parser.add_subparsers(required=True)
+    simulated = kinds.add_parser("rounds")
+    simulated.set_defaults(run=rounds)
+    simulated.add_argument("--data", default="blogs")
+    simulated.add_argument("--loss", nargs="+", default=["hinge", "squared_hinge"])
+    simulated.add_argument("--C", nargs="+", type=float, default=[0.1, 1.0, 10.0, 100.0])
+    simulated.add_argument("--parts", nargs="+", type=int, default=[2, 4, 16, 64, 256])
+    simulated.add_argument("--orders", nargs="+", default=["random"], help="random, as it is")
+    simulated.add_argument("--max-rounds", type=int, default=1000)
+    simulated.add_argument("--latency", type=float, default=1e-3, help="seconds a message")
+    simulated.add_argument("--bandwidth", type=float, default=1e9, help="bytes a second")
+    simulated.add_argument("--out", type=Path, default=Path("benchmarks/outputs/rounds.csv"))
+    simulated.add_argument("--picture", type=Path)
+    real = kinds.add_parser("clusters")
+    real.set_defaults(run=clusters)
+    real.add_argument("--data", nargs="+", default=["a9a", "imdb", "blogs", "mnist"])
+    real.add_argument("--workers", nargs="+", type=int, default=[1, 2, 4])
+    real.add_argument("--out", type=Path, default=Path("benchmarks/outputs/clusters.csv"))
+    args = parser.parse_args()
+    args.run(args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""Training on a cluster: the problems of `dualsweep.training`, their rows in partitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+import scipy.sparse as sp
+
+from .._threads import Workers
+from ..problems.labels import balanced_weights, check_classes, row_costs
+from ..problems.result import Result
+from ..rows.dense import passes_over
+from ..rows.layouts import as_rows
+from ..solvers.parts import PartsProblem
+from ..training.formulations import FORMULATIONS, Formulation
+from ..training.settings import Settings
+from ._cluster import Cluster, ClusterParts
+from ._work import Recipe
+
+__all__ = ["ClusterSet"]
+
+
+class ClusterSet:
+    """Rows in the partitions of a cluster, and how much each of them counts.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where they are.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        described = [cluster.described[k] for k in cluster.used]
+        if not described:
+            raise ValueError("All partitions of X are empty: there is nothing to learn from.")
+        widths = sorted({known.n_features for known in described})
+        if len(widths) > 1:
+            raise ValueError(f"Partitions of X have different numbers of features: {widths}.")
+        self.n_features = widths[0]
+        if self.n_features == 0:
+            raise ValueError("There are no features to learn from.")
+        found: dict[Any, float] = {}
+        for known in described:
+            for label, mass in zip(known.classes.tolist(), known.mass.tolist(), strict=True):
+                found[label] = found.get(label, 0.0) + mass
+        self.classes = np.unique(np.concatenate([known.classes for known in described]))
+        check_classes(self.classes)
+        self.mass = np.array([found[label] for label in self.classes.tolist()])
+
+    def formulate(self, settings: Settings) -> ClusterFormulation:
+        """Return the problems to solve."""
+        return ClusterFormulation(self, settings)
+
+
+class ClusterFormulation(Formulation):
+    """The problems of a formulation whose rows are in partitions.
+
+    What a model is made of is up to the formulation itself, of no rows.
+    """
+
+    def __init__(self, data: ClusterSet, settings: Settings) -> None:
+        cluster = data.cluster
+        super().__init__(data.classes, int(cluster.n_rows.sum()), settings.bias)
+        class_weight = settings.class_weight
+        if isinstance(class_weight, str):
+            balanced = balanced_weights(data.mass).tolist()
+            class_weight = dict(zip(data.classes.tolist(), balanced, strict=True))
+        # The costs of one row per class, of the weight of all its rows: refuses if they overflow.
+        codes = np.arange(len(data.classes))
+        self.costs = row_costs(settings.C, class_weight, data.classes, codes, data.mass)
+        self.recipe = Recipe(cluster.token, settings, data.classes, class_weight)
+        self.cluster = cluster
+        none = np.empty(0)
+        self.like = FORMULATIONS[settings.multi_class](
+            passes=passes_over(as_rows(np.empty((0, data.n_features)), settings.bias), Workers()),
+            sqnorm=none,
+            classes=data.classes,
+            codes=np.empty(0, np.int64),
+            cost=none,
+            bias=settings.bias,
+            loss=settings.loss,
+            free=False,
+        )
+        self.names = self.like.names
+
+    def coef(self, ws: tuple[Any, ...]) -> tuple[Any, Any]:
+        """Return the model's rows of coefficients, and the weights of the bias."""
+        return self.like.coef(ws)
+
+    def problem_weights(self, p: int, weights: Any) -> Any:
+        """Return the weights of the p-th problem that the model's rows stand for."""
+        return self.like.problem_weights(p, weights)
+
+    def problem(self, p: int) -> PartsProblem:
+        """Return the p-th problem."""
+        like = self.like.problem(p)
+        # Of one row per class: the costs of all rows, and what each of them loses where w is 0.
+        whole = like.with_costs(self.costs)
+        return PartsProblem(
+            ClusterParts(self.cluster, self.recipe, p), like, primal_at_zero=whole.primal_at_zero
+        )
+
+    def complete(self, results: list[Result]) -> None:
+        """Let classes that were not begun score below those that were, in place."""
+        if hasattr(self.like, "fill_in"):
+            self.like.fill_in(results, self.costs)
+
+    def finished(self, p: int, result: Result) -> Result:
+        """Keep the dual variables on the workers, with signs."""
+        duals = result.alpha
+        born = {} if duals.problem.outdated else duals.problem.parts.born
+        result.alpha = self.cluster.duals(self.recipe, p, duals.which, born)
+        return result
+
+    def dual_coef(self, results: list[Result]) -> Any:
+        """Return the model's signed dual variables, in the partitions of X."""
+        stack = dask.delayed(sp.vstack)
+        blocks = [
+            da.from_delayed(
+                stack([result.alpha[t] for result in results], format="csr"),
+                (self.n_weight_rows, int(self.cluster.n_rows[k])),
+                float,
+                meta=sp.csr_array((0, 0)),
+            )
+            for t, k in enumerate(self.cluster.used)
+        ]
+        return da.concatenate(blocks, axis=1)
+
+    def support(self, dual_coef: Any) -> Any:
+        """Return the rows with a nonzero dual variable, to be computed."""
+        firsts = [int(self.cluster.firsts[k]) for k in self.cluster.used]
+        rows = dask.delayed(_support)
+        blocks = dual_coef.to_delayed()[0]
+        return da.concatenate(
+            [
+                da.from_delayed(rows(block, first), (np.nan,), np.int64)
+                for block, first in zip(blocks, firsts, strict=True)
+            ]
+        )
+
+
+def _support(duals: Any, first: int) -> Any:
+    return first + np.unique(duals.indices)

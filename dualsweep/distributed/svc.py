@@ -1,0 +1,201 @@
+"""`LinearSVC` for collections of Dask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from distributed import Client, get_client
+from sklearn.base import _fit_context
+from sklearn.utils.validation import check_is_fitted
+
+from ..estimators._callbacks import HAS_CALLBACKS, FitCallbacks, with_callbacks
+from ..estimators.svc import LinearSVC as InMemory
+from ..training import train
+from ._cluster import Cluster
+from ._data import is_collection, partitions
+from ._training import ClusterSet
+
+__all__ = ["LinearSVC"]
+
+
+class LinearSVC(InMemory):
+    """Linear support vector classification with a certificate, on a Dask cluster.
+
+    Minimises, and proves, what `dualsweep.LinearSVC` does: for two classes
+
+        P(w, b) = 1/2 |w|^2 + 1/2 (b / intercept_scaling)^2 + sum_i C_i * loss(y_i (w.x_i + b))
+
+    to ``P - D <= tol * P``, over rows in the partitions of a cluster. Partitions stay on the
+    workers that have them, and so do their dual variables. A round sends weights to the workers,
+    where each partition sweeps its own rows, and adds up what comes back: n_features + 1 numbers
+    (times n_classes, where all classes are trained at once) either way.
+
+    Parameters
+    ----------
+    C, loss, multi_class, schedule, fit_intercept, intercept_scaling, tol, max_time, class_weight
+        As in `dualsweep.LinearSVC`.
+    max_iter : int, default=1000
+        Rounds to give up after, per binary problem.
+    n_jobs : int, default=4
+        Classes of one-versus-rest that are trained side by side.
+    random_state, verbose
+        As in `dualsweep.LinearSVC`. The same integer gives bitwise the same model if the same
+        partitions are on the same workers and none is lost.
+    client : distributed.Client, default=None
+        The client of the cluster to train on; None means the current one.
+
+    Attributes
+    ----------
+    coef_, intercept_, classes_, n_features_in_, feature_names_in_
+        The model, as in `dualsweep.LinearSVC`.
+    dual_coef_ : dask.array.Array of shape (1 or n_classes, n_samples)
+        Dual variables times labels, CSR blocks on the workers that trained them, in the partitions
+        of X but for empty ones. They are lost with their worker.
+    support_ : dask.array.Array
+        Rows with a nonzero dual variable.
+    primal_objective_, dual_objective_, dual_gap_, relative_gap_, converged_, history_
+        The certificate, as in `dualsweep.LinearSVC`.
+    n_iter_ : int
+        Rounds; the largest of the classes.
+
+    Notes
+    -----
+    How many rounds it takes depends on how the rows are distributed. Partitions that are alike,
+    such as those of shuffled rows, take least.
+
+    If a worker is lost, Dask computes its partitions again elsewhere, their dual variables start
+    from 0, and training goes on to the same certificate. What cannot be computed again, or workers
+    that are lost again and again, end in an error.
+
+    References
+    ----------
+    Ma, Smith, Jaggi, Jordan, Richtarik, Takac (2015). Adding vs. averaging in distributed
+    primal-dual optimization. ICML.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> from dualsweep.distributed import LinearSVC
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> with Client(processes=False, n_workers=1, dashboard_address=None) as client:
+    ...     model = LinearSVC(C=0.1, random_state=0).fit(da.from_array(scale(X), (200, 30)), y)
+    >>> bool(model.relative_gap_ <= 1e-3)
+    True
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
+        **{
+            name: allowed
+            for name, allowed in InMemory._parameter_constraints.items()
+            if name not in ("solver", "intercept", "warm_start", "memory_limit")
+        },
+        "client": [Client, None],
+    }
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        loss: str = "squared_hinge",
+        multi_class: str = "ovr",
+        schedule: str = "auto",
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        max_time: float | None = None,
+        class_weight: Any = None,
+        n_jobs: int | None = 4,
+        random_state: Any = None,
+        verbose: int = 0,
+        client: Any = None,
+    ) -> None:
+        super().__init__(
+            C=C,
+            loss=loss,
+            multi_class=multi_class,
+            schedule=schedule,
+            fit_intercept=fit_intercept,
+            intercept_scaling=intercept_scaling,
+            tol=tol,
+            max_iter=max_iter,
+            max_time=max_time,
+            class_weight=class_weight,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.client = client
+
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> LinearSVC:  # type: ignore[override]
+        """Train the model.
+
+        Parameters
+        ----------
+        X : dask.array.Array, dask.dataframe.DataFrame, list of delayed blocks, or Store
+            Rows to learn from: blocks of numbers, dense or CSR, that have all columns; or a list of
+            pairs of such blocks and their labels. The blocks of a store are read by the workers.
+        y : dask.array.Array, dask.dataframe.Series, list of delayed labels, or array, default=None
+            Class labels of any type, in the partitions of X. None means the labels that X has.
+        sample_weight : like y, default=None
+            Multiplies C per row.
+
+        Returns
+        -------
+        LinearSVC
+            The estimator itself.
+
+        Raises
+        ------
+        RuntimeError
+            If workers were lost too often, or partitions that Dask cannot compute again.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the relative gap is still above `tol`; the message says by how much.
+        """
+        client = get_client() if self.client is None else self.client
+        settings, callbacks = self._settings(), FitCallbacks(self, X, y)
+        lazy = partitions(X, y, sample_weight)
+        with self._context(watcher=callbacks) as context, Cluster(client, lazy) as cluster:
+            fitted = train(ClusterSet(cluster), settings, context)
+            self.__dict__.update(fitted.attributes())
+        self.__dict__.pop("feature_names_in_", None)
+        if hasattr(X, "columns"):
+            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
+        self._warn(stacklevel=4 if HAS_CALLBACKS else 3)
+        return self
+
+    def decision_function(self, X: Any) -> Any:
+        """Return the scores of rows; of a collection, in its partitions and to be computed."""
+        check_is_fitted(self)
+        if not is_collection(X):
+            return super().decision_function(X)
+        X, local = _as_array(X), self.to_sklearn()
+        if len(self.classes_) == 2:
+            return X.map_blocks(local.decision_function, drop_axis=1, dtype=float, meta=np.empty(0))
+        chunks = (X.chunks[0], (len(self.classes_),))
+        return X.map_blocks(
+            local.decision_function, chunks=chunks, dtype=float, meta=np.empty((0, 0))
+        )
+
+    def predict(self, X: Any) -> Any:
+        """Return the classes of rows; of a collection, in its partitions and to be computed."""
+        check_is_fitted(self)
+        if not is_collection(X):
+            return super().predict(X)
+        X, local = _as_array(X), self.to_sklearn()
+        meta = self.classes_[:0]
+        return X.map_blocks(local.predict, drop_axis=1, dtype=meta.dtype, meta=meta)
+
+
+def _as_array(X: Any) -> Any:
+    return X if isinstance(X, da.Array) else X.to_dask_array()

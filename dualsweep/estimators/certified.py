@@ -1,0 +1,148 @@
+"""What `LinearSVC` and `LinearSVR` have in common: how they are trained, and what they say."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import fields
+from numbers import Integral, Real
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
+
+from ..training import (
+    Context,
+    Settings,
+    draw_seed,
+    load_if_it_fits,
+    train,
+    training_data,
+)
+from ..training.verdict import shortfall
+from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, FitCallbacks, with_callbacks
+from ._choices import CONSTRAINTS
+from ._validation import check_data
+
+__all__ = ["CertifiedModel"]
+
+Model = TypeVar("Model", bound="CertifiedModel")
+
+
+class CertifiedModel(CallbackSupportMixin, BaseEstimator):
+    """A linear model whose parameters are those of `Settings`, and more."""
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
+        "C": [Interval(Real, 0, None, closed="neither")],
+        "solver": CONSTRAINTS["solver"],
+        "schedule": CONSTRAINTS["schedule"],
+        "fit_intercept": ["boolean"],
+        "intercept": CONSTRAINTS["intercept"],
+        "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 0, None, closed="left")],
+        "max_time": [Interval(Real, 0, None, closed="neither"), None],
+        "warm_start": ["boolean"],
+        "memory_limit": [Interval(Integral, 1, None, closed="left"), None],
+        "n_jobs": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+            None,
+        ],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self: Model, X: Any, y: Any = None, sample_weight: Any = None, *, checkpoint: Any = None
+    ) -> Model:
+        """Train the model.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
+            Rows to learn from; not changed, and not copied where the notes above say so.
+        y : array-like of shape (n_samples,), default=None
+            Class labels of any type, or the targets of a regression. None is for stores, and means
+            the labels in the store.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies C per row: weight 2 equals the row twice, weight 0 the row left out.
+        checkpoint : str or Path, default=None
+            A directory for the state of training block by block, written after each pass. If it
+            is there already, training goes on from it: a run that was killed is repeated but for
+            the pass it was in, to bitwise the same model. Refused if the data or what defines the
+            problem differ; `tol`, `max_iter`, `max_time` and `memory_limit` may. Nothing else
+            has a use for it, neither an X in memory nor a store that fits.
+
+        Returns
+        -------
+        CertifiedModel
+            The estimator itself.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the relative gap is still above `tol`; the message says by how much.
+        """
+        X, y = load_if_it_fits(X, y, self.memory_limit)
+        X, y, sample_weight = check_data(self, X, y, sample_weight)
+        settings, callbacks = self._settings(), FitCallbacks(self, X, y)
+        with self._context(watcher=callbacks) as context:
+            data = training_data(X, y, sample_weight, settings, context, checkpoint)
+            fitted = train(data, settings, context, duals=self._duals(data))
+            self.__dict__.update(fitted.attributes())
+        self._warn(stacklevel=4 if HAS_CALLBACKS else 3)
+        return self
+
+    def _settings(self) -> Settings:
+        """Return what is to be trained; draws from `random_state`."""
+        params = self.get_params(deep=False)
+        integer = isinstance(self.random_state, Integral)
+        params["C"] = float(self.C)
+        params["random_state"] = int(self.random_state) if integer else None
+        params["seed"] = draw_seed(check_random_state(self.random_state))
+        return Settings(**{f.name: params[f.name] for f in fields(Settings) if f.name in params})
+
+    def _context(self, **more: Any) -> Context:
+        """Return where it is trained."""
+        return Context(n_jobs=self.n_jobs, verbose=bool(self.verbose), tol=self.tol, **more)
+
+    def _duals(self, data: Any) -> Any:
+        """Return the dual variables to start from, or None for a cold start."""
+        if not self.warm_start or not hasattr(self, "dual_coef_"):
+            return None
+        if hasattr(self, "classes_") and not np.array_equal(self.classes_, data.classes):
+            return None
+        return self.dual_coef_
+
+    def _warn(self, stacklevel: int) -> None:
+        """Warn if the model has not converged."""
+        if not self.converged_:
+            warnings.warn(self._shortfall(), ConvergenceWarning, stacklevel=stacklevel + 1)
+
+    def _shortfall(self) -> str:
+        limits = "max_iter" if self.max_time is None else "max_iter, max_time"
+        advice = f"Raise {limits} or tol, or scale the features"
+        if self.relative_gap_ <= 1e-15:
+            advice = "float64 cannot prove less: raise tol"
+        return f"{type(self).__name__} stopped at {shortfall(self)}. {advice}."
+
+    def _as(self, kind: Any, shared: tuple[str, ...], **params: Any) -> Any:
+        """Return a fitted estimator of this kind, with some parameters as they are here."""
+        check_is_fitted(self)
+        model = kind(**{name: getattr(self, name) for name in shared}, **params)
+        fitted = ("coef_", "intercept_", "classes_", "n_iter_", "n_features_in_")
+        for name in (*fitted, "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(model, name, getattr(self, name))
+        return model
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

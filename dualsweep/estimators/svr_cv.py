@@ -1,0 +1,171 @@
+"""`LinearSVRCV`: `LinearSVR` that chooses its own C."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._choices import with_choices
+from ._model import LinearRegressor
+from .searching import SearchingC
+from .svr import LinearSVR
+
+__all__ = ["LinearSVRCV"]
+
+SHARED = (
+    "loss",
+    "epsilon",
+    "solver",
+    "schedule",
+    "fit_intercept",
+    "intercept",
+    "intercept_scaling",
+    "tol",
+    "max_iter",
+    "memory_limit",
+    "n_jobs",
+    "random_state",
+    "verbose",
+)
+
+
+@with_choices
+class LinearSVRCV(SearchingC, LinearRegressor):
+    """Linear support vector regression that chooses C by cross-validation.
+
+    Searches as `LinearSVCCV` does: each fold trains ascending values of C, each from the solution
+    for a smaller one, and all share X. The model is then trained on all rows with the C of choice.
+
+    Parameters
+    ----------
+    Cs : int or array-like of shape (n_Cs,), default=10
+        Values of C, or how many of them, from 2^-6 to 2^3 at equal ratios. That range suits rows
+        and targets of about unit length.
+    cv : int, cross-validation generator or iterable, default=5
+        Number of folds of a `KFold`, a splitter, or (train, test) pairs of indices.
+    scoring : str or callable, default=None
+        What to choose by: a name scikit-learn knows, or ``f(estimator, X, y)``, which is called in
+        several threads if `n_jobs` says so. None means R^2. `sample_weight`, if given, is passed
+        on to it.
+    selection : {"best", "one_standard_error"}, default="best"
+        The C with the largest mean score, or the smallest C whose mean score is at most one
+        standard error of the largest below it. Of equals, the smaller C.
+    patience : int, default=3
+        Stop raising C when this many values in a row have brought no better mean score; see
+        `LinearSVCCV`. None tries all values.
+    tol_search : float, default=None
+        Relative duality gap to prove in the search, where scores need less than the model does.
+        None means `tol`.
+    loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}, default="epsilon_insensitive"
+        See `LinearSVR`, also for what follows.
+    epsilon : float, default=0.0
+        Deviations up to this cost nothing.
+    solver : {solver}, default="auto"
+        Sweeps of coordinate descent, Newton steps, or both.
+    schedule : {schedule}, default="auto"
+        Which rows a sweep visits.
+    fit_intercept : bool, default=True
+        Whether to train the intercept.
+    intercept : {intercept}, default="penalized"
+        Whether the intercept is penalised.
+    intercept_scaling : float, default=1.0
+        Larger values regularise the intercept less.
+    tol : float, default=1e-3
+        Relative duality gap to prove for the model.
+    max_iter : int, default=1000
+        Sweeps and Newton steps to give up after.
+    memory_limit : int, default=None
+        Bytes that each training on a store may take; see `LinearSVCCV`.
+    n_jobs : int, default=None
+        Threads that train folds, and then the model. None means 1, -1 all cores. The result does
+        not depend on it.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the order of visits; the folds are up to `cv`.
+    verbose : int, default=0
+        1 shows progress.
+
+    Attributes
+    ----------
+    C_ : float
+        The C of choice.
+    Cs_, scores_, mean_score_, std_error_, fit_time_, n_support_, search_gap_ : ndarray
+        What the search found; see `LinearSVCCV`.
+    best_estimator_ : LinearSVR
+        The model, as a `LinearSVR` with this C.
+    coef_, intercept_, dual_coef_, support_ : ndarray
+        Those of the model; see `LinearSVR`.
+    primal_objective_, dual_objective_, dual_gap_, relative_gap_ : float
+        The model's certificate.
+    converged_, n_iter_, history_ : bool, int, ndarray
+        How the model was trained.
+    n_features_in_ : int
+        Number of features seen in `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if X had string column names.
+
+    See Also
+    --------
+    svr_path : Models for a sequence of C.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.preprocessing import scale
+    >>> from dualsweep import LinearSVRCV
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = LinearSVRCV(patience=None, random_state=0).fit(scale(X), scale(y))
+    >>> bool(model.C_ == model.Cs_[model.scores_.mean(axis=0).argmax()])
+    True
+    >>> bool(model.relative_gap_ <= model.tol)
+    True
+    """
+
+    _kind = LinearSVR
+    _shared = SHARED
+    _default_scoring = "r2"
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
+        **SearchingC._parameter_constraints,
+        **{name: LinearSVR._parameter_constraints[name] for name in SHARED},
+    }
+
+    def __init__(
+        self,
+        *,
+        Cs: Any = 10,
+        cv: Any = 5,
+        scoring: Any = None,
+        selection: str = "best",
+        patience: int | None = 3,
+        tol_search: float | None = None,
+        loss: str = "epsilon_insensitive",
+        epsilon: float = 0.0,
+        solver: str = "auto",
+        schedule: str = "auto",
+        fit_intercept: bool = True,
+        intercept: str = "penalized",
+        intercept_scaling: float = 1.0,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        memory_limit: int | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.Cs = Cs
+        self.cv = cv
+        self.scoring = scoring
+        self.selection = selection
+        self.patience = patience
+        self.tol_search = tol_search
+        self.loss = loss
+        self.epsilon = epsilon
+        self.solver = solver
+        self.schedule = schedule
+        self.fit_intercept = fit_intercept
+        self.intercept = intercept
+        self.intercept_scaling = intercept_scaling
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_limit = memory_limit
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose

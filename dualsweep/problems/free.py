@@ -1,0 +1,109 @@
+"""Problems whose intercept is not penalised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import fsum
+from typing import Any
+
+import numpy as np
+
+from ..kernels.certificate import SUM_ROUNDING, squared_length
+from ..kernels.intercept import best_intercept
+from ..kernels.loss import bounds
+from .binary import BinaryProblem
+from .result import Known, Result
+
+__all__ = ["FreeProblem"]
+
+
+@dataclass(frozen=True)
+class FreeProblem(BinaryProblem):
+    """A binary problem whose intercept b, the last weight times the bias, is not penalised.
+
+        primal   min_{w, b}  1/2 |w|^2 + sum_i C_i * loss(t_i - y_i (w.x_i + b))
+
+    Its dual is that of the problem without an intercept, with one more constraint,
+    ``sum_i y_i a_i = 0``, which visits of single rows do not keep. A dual point is made feasible by
+    scaling down what is too much on one side of the sum; its weights get the intercept that is best
+    for them. ``P(w, b) - D(a)`` then is the sum of the rows' shares of the gap, as it is with a
+    penalty.
+    """
+
+    @property
+    def ridge(self) -> Any:
+        """How much the squares of the weights are penalised: the last one is not."""
+        ridge = np.ones(self.weights_shape)
+        ridge[-1] = 0.0
+        return ridge
+
+    @property
+    def scale(self) -> float:
+        """What is a large slack: 1 for classes, else what targets are off their median by."""
+        if np.ndim(self.target) == 0:
+            return super().scale
+        target = self.slack_at_zero()
+        sizes = np.abs(target - np.median(target))
+        return float(sizes.mean()) if sizes.any() else 1.0
+
+    def size(self, w: Any) -> float:
+        """Return the squared length of the weights that are penalised."""
+        return float(squared_length(w[:-1]))
+
+    def centred(self, b: float) -> BinaryProblem:
+        """Return the problem with a penalty on what the intercept is off b by."""
+        target = np.broadcast_to(self.target, self.n_rows) - self.y * b
+        return BinaryProblem(self.passes, self.sqnorm, self.y, self.cost, self.loss, target)
+
+    def balance(self, alpha: Any) -> None:
+        """Make ``sum_i y_i a_i`` 0 but for rounding, in place."""
+        signed = alpha * self.y
+        above, below = float(signed[signed > 0].sum()), -float(signed[signed < 0].sum())
+        large, small = max(above, below), min(above, below)
+        if large > small:
+            alpha[signed * (above - below) > 0] *= small / large
+
+    def fill_weights(self, members: Any, alpha: Any, w: Any) -> None:
+        """Make `alpha` feasible, and overwrite w with its weights and the best intercept."""
+        self.balance(alpha)
+        super().fill_weights(members, alpha, w)
+        w[-1] = 0.0
+        b = best_intercept(
+            scores=self.passes.responses(members, w),
+            y=self.y[members],
+            target=self._targets(members),
+            cost=self.cost[members],
+            loss=self.loss,
+        )
+        w[-1] = b / self.passes.rows.bias
+
+    def totals(self, members: Any, alpha: Any, w: Any, length: float, slack: Any) -> Any:
+        """Return what a certificate adds up over `members`; fill in their slacks.
+
+        With allowance for what is left of ``sum_i y_i a_i``: there is a feasible point in which the
+        dual variables of one side are smaller by a tiny part of themselves, `off`.
+        """
+        length = float(np.sqrt(w @ w))  # slacks have the intercept in them
+        totals = super().totals(members, alpha, w, length, slack)
+        a = alpha[members]
+        signed = a * self.y[members]
+        total = fsum(signed)
+        side = signed > 0 if total > 0 else signed < 0
+        if total != 0.0:
+            off = abs(total) / float(np.abs(signed[side]).sum())
+            _, _, diag = bounds(self.loss, self.cost[members])
+            slopes = np.abs(slack) + self.loss.kink + diag * np.abs(a)
+            totals[1] += 2.0 * off * float((np.abs(a) * slopes)[side].sum())
+            totals[2] *= 1.0 + 2.0 * off / (SUM_ROUNDING * np.sqrt(len(members)))
+        return totals
+
+    def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
+        """Return 1: with other weights goes another intercept."""
+        return 1.0
+
+    def rescaled(self, before: BinaryProblem, result: Result) -> tuple[Any, Known | None]:
+        """Return the best feasible multiple of a solution of `before`, with other costs."""
+        w = result.w.copy()
+        w[-1] = 0.0
+        alpha, _ = super().rescaled(before, replace(result, w=w))
+        return alpha, None

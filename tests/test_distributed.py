@@ -1,0 +1,198 @@
+"""The same problems and certificates on a cluster, of two worker processes here."""
+
+import itertools
+import os
+import signal
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import dualsweep
+from dualsweep.datasets import make_text_like
+from dualsweep.io import write_store
+
+pytest.importorskip("distributed", reason="needs dualsweep[dask]")
+
+import dask
+import dask.array as da
+from distributed import Client, LocalCluster
+
+from dualsweep.distributed import LinearSVC
+from dualsweep.distributed._cluster import Cluster
+
+# What Dask itself warns of, now and then, when workers come and go.
+pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore::ResourceWarning")
+
+SIZES = (260, 1, 0, 339)  # uneven partitions, one of them empty and one of a single class
+
+
+@pytest.fixture(scope="module")
+def client():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with (
+            LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+            Client(cluster) as client,
+        ):
+            yield client
+
+
+@pytest.fixture(scope="module")
+def text():
+    return make_text_like(600, 80, mean_length=10, noise=0.1, dtype=np.float64, random_state=3)
+
+
+@pytest.fixture(scope="module")
+def classes():
+    X, y = make_text_like(
+        600, 80, mean_length=10, n_classes=4, noise=0.1, dtype=np.float64, random_state=3
+    )
+    return X, np.array(["apple", "fig", "kiwi", "plum"])[np.unique(y, return_inverse=True)[1]]
+
+
+def delayed_blocks(X, y, sizes=SIZES):
+    """Return what Dask can compute again: pairs of blocks and labels."""
+    cuts = np.cumsum([0, *sizes])
+    make = dask.delayed(lambda rows: rows, pure=True)
+    return [(make(X[a:b]), make(y[a:b])) for a, b in itertools.pairwise(cuts)]
+
+
+def assert_certified(model, X, y, weight=1.0):
+    """Recompute the certificate of a binary or one-versus-rest model from its attributes."""
+    duals = sp.csr_array(model.dual_coef_.compute()).toarray()
+    np.testing.assert_allclose(duals @ X.toarray(), model.coef_, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(duals.sum(axis=1), model.intercept_, rtol=1e-9, atol=1e-11)
+    rows = model.classes_[1:] if len(model.classes_) == 2 else model.classes_
+    primal = dual = 0.0
+    cost = model.C * weight * np.ones(len(y))
+    for label, w, b, signed in zip(rows, model.coef_, model.intercept_, duals, strict=True):
+        sign = np.where(y == label, 1.0, -1.0)
+        slack, alpha = np.maximum(0.0, 1.0 - sign * (X @ w + b)), sign * signed
+        size = 0.5 * (w @ w + b * b)
+        assert (alpha >= 0).all()
+        if model.loss == "hinge":
+            assert (alpha <= cost).all()
+            primal, dual = primal + size + cost @ slack, dual + alpha.sum() - size
+        else:
+            primal += size + cost @ slack**2
+            dual += alpha.sum() - size - 0.25 * (alpha**2 / cost).sum()
+    np.testing.assert_allclose(model.primal_objective_, primal, rtol=1e-9)
+    np.testing.assert_allclose(model.dual_objective_, dual, rtol=1e-9)
+    assert model.converged_
+    assert primal - dual <= model.tol * primal * (1 + 1e-9)
+    np.testing.assert_array_equal(model.support_.compute(), np.flatnonzero(duals.any(axis=0)))
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_two_classes(client, text, loss):
+    X, y = text
+    model = LinearSVC(C=0.1, loss=loss, random_state=0).fit(delayed_blocks(X, y))
+    assert_certified(model, X, y)
+    again = LinearSVC(C=0.1, loss=loss, random_state=0).fit(delayed_blocks(X, y))
+    # Where Dask puts the partitions decides in which order numbers are added up.
+    assert abs(model.primal_objective_ - again.primal_objective_) <= 1e-3 * model.primal_objective_
+
+
+def test_one_versus_rest_with_weights(client, classes):
+    X, y = classes
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    cuts = np.cumsum([0, *SIZES])[1:-1]
+    weights = [dask.delayed(part) for part in np.split(weight, cuts)]
+    model = LinearSVC(C=0.05, random_state=0).fit(delayed_blocks(X, y), sample_weight=weights)
+    assert list(model.classes_) == ["apple", "fig", "kiwi", "plum"]
+    assert_certified(model, X, y, weight)
+    balanced = LinearSVC(C=0.05, class_weight="balanced", random_state=0)
+    expected = dualsweep.LinearSVC(C=0.05, class_weight="balanced", tol=1e-6).fit(X, y)
+    found = balanced.fit(delayed_blocks(X, y))
+    assert 0 <= found.primal_objective_ - expected.dual_objective_ <= 2 * found.dual_gap_
+
+
+@pytest.mark.parametrize("multi_class", ["crammer_singer", "weston_watkins"])
+def test_all_classes_at_once(client, classes, multi_class):
+    X, y = classes
+    settings = {"C": 0.05, "multi_class": multi_class, "random_state": 0}
+    model = LinearSVC(**settings).fit(delayed_blocks(X, y))
+    expected = dualsweep.LinearSVC(**settings, tol=1e-6).fit(X, y)
+    assert model.converged_
+    assert model.primal_objective_ - expected.dual_objective_ >= 0
+    assert model.dual_objective_ <= expected.primal_objective_
+    duals = sp.csr_array(model.dual_coef_.compute())
+    np.testing.assert_allclose(duals @ X.toarray(), model.coef_, rtol=1e-9, atol=1e-11)
+
+
+def test_collections_agree_and_predictions_are_lazy(client, text, tmp_path):
+    X, y = text
+    dd = pytest.importorskip("dask.dataframe")
+    import pandas as pd
+
+    model = LinearSVC(C=0.1, random_state=0)
+    dense = da.from_array(X.toarray(), chunks=(300, -1))
+    assert_certified(model.fit(dense, y), X, y)
+    csr = dense.map_blocks(sp.csr_array)
+    assert_certified(model.fit(csr, da.from_array(y, chunks=200)), X, y)
+    scores = model.decision_function(dense)
+    assert isinstance(scores, da.Array)
+    np.testing.assert_allclose(
+        scores.compute(), X @ model.coef_[0] + model.intercept_[0], rtol=1e-12, atol=1e-12
+    )
+    np.testing.assert_array_equal(model.predict(csr).compute(), model.predict(X))
+    frame = pd.DataFrame(X.toarray()).add_prefix("f")
+    frames = dd.from_pandas(frame.assign(label=y), npartitions=2)
+    model.fit(frames[list(frame.columns)], frames["label"])
+    assert_certified(model, X, y)
+    assert list(model.feature_names_in_) == list(frame.columns)
+    store = write_store(tmp_path / "store", X, y, block_bytes=20_000)
+    assert len(store) > 1
+    assert_certified(model.fit(store), X, y)
+
+
+def test_what_cannot_be_trained_is_refused(client, text):
+    X, y = text
+    dense = da.from_array(X.toarray(), chunks=(300, 40))
+    model = LinearSVC(C=0.1)
+    with pytest.raises(ValueError, match="rechunk"):
+        model.fit(dense, y)
+    with pytest.raises(ValueError, match=r"dualsweep\.LinearSVC"):
+        model.fit(X, y)
+    with pytest.raises(ValueError, match="y is missing"):
+        model.fit(dense.rechunk({1: -1}))
+    with pytest.raises(ValueError, match="600 rows, but y has 599"):
+        model.fit(dense.rechunk({1: -1}), y[:-1])
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        model.fit(dense.rechunk({1: -1}), np.zeros(600, int))
+    broken = X.toarray()
+    broken[450, 3] = np.nan
+    with pytest.raises(ValueError, match="Row 450 has NaN"):
+        model.fit(da.from_array(broken, chunks=(300, -1)), y)
+
+
+@pytest.mark.parametrize("at", [3, 9])
+def test_a_worker_that_is_killed(client, text, monkeypatch, at):
+    """In the middle of training: its partitions are computed again, the certificate holds."""
+    X, y = text
+    asked = []
+    ask = Cluster._ask
+
+    def ask_and_kill(self, recipe, p, name, w, how):
+        asked.append(name)
+        if len(asked) == at:
+            victim = sorted(set(self.homes.values()))[0]
+            os.kill(client.run(os.getpid, workers=[victim])[victim], signal.SIGKILL)
+        return ask(self, recipe, p, name, w, how)
+
+    monkeypatch.setattr(Cluster, "_ask", ask_and_kill)
+    model = LinearSVC(C=0.1, tol=1e-4, random_state=0)
+    model.fit(delayed_blocks(X, y, (200, 200, 200)))
+    assert len(asked) > at
+    assert_certified(model, X, y)
+
+
+def test_nothing_is_left_on_the_workers(client, text):
+    from dualsweep.distributed import _work
+
+    X, y = text
+    model = LinearSVC(C=0.1, random_state=0).fit(delayed_blocks(X, y))
+    model.dual_coef_.compute()
+    assert set(client.run(lambda: len(_work._shards)).values()) == {0}

@@ -1,0 +1,182 @@
+"""Rows in parts, without a cluster: rounds, certificates, and parts that get lost."""
+
+import itertools
+from copy import copy
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from naive import library_problem
+
+from dualsweep._threads import Workers
+from dualsweep.datasets import make_text_like
+from dualsweep.problems.losses import LOSSES
+from dualsweep.problems.multiclass import MulticlassProblem
+from dualsweep.rows.dense import passes_over
+from dualsweep.rows.layouts import as_rows
+from dualsweep.solvers.parts import Part, PartsProblem
+from dualsweep.solvers.solve import solve
+
+
+class Here:
+    """Parts in this process; `lose` tells before each question which of them to lose."""
+
+    def __init__(self, problems, schedule="auto", lose=lambda t: None):
+        self.problems, self.schedule, self.lose = problems, schedule, lose
+        self.n_parts, self.n_rows = len(problems), sum(p.n_rows for p in problems)
+        self.restarts = self.n_asked = self.n_rounds = 0
+        self.parts = [self.new(k) for k in range(self.n_parts)]
+
+    def new(self, k):
+        return Part(self.problems[k], self.schedule, (0, k))
+
+    def ask(self, name, w=None, **how):
+        self.n_asked += 1
+        self.n_rounds += name == "advance"
+        lost = self.lose(self.n_asked)
+        if lost is not None:
+            self.parts[lost] = self.new(lost)
+            self.restarts += 1
+        sent = () if w is None else (w,)
+        answers = [
+            getattr(part, name)(problem, *sent, **how)
+            for part, problem in zip(self.parts, self.problems, strict=True)
+        ]
+        return tuple(
+            None if answers[0][t] is None else sum(answer[t] for answer in answers) for t in (0, 1)
+        )
+
+
+def binary_parts(X, y, cost, loss, sizes, bias=1.0):
+    cuts = np.cumsum([0, *sizes])
+    return [
+        library_problem(X[a:b], y[a:b], cost[a:b], loss, bias) for a, b in itertools.pairwise(cuts)
+    ]
+
+
+@pytest.fixture(scope="module")
+def text():
+    X, y = make_text_like(900, 150, mean_length=12, noise=0.1, dtype=np.float64, random_state=1)
+    return X, np.where(y == y.max(), 1.0, -1.0)
+
+
+def primal_and_dual(X, y, cost, loss, w, alpha):
+    """Objectives of w and alpha, recomputed; w must be the weights of alpha."""
+    Xb = sp.hstack([X, np.ones((X.shape[0], 1))]).tocsr()
+    np.testing.assert_allclose(Xb.T @ (y * alpha), w, rtol=1e-10, atol=1e-12)
+    z = y * (Xb @ w)
+    if loss == "hinge":
+        assert ((alpha >= 0) & (alpha <= cost)).all()
+        return 0.5 * w @ w + cost @ np.maximum(0, 1 - z), alpha.sum() - 0.5 * w @ w
+    lost = np.maximum(0, 1 - z) ** 2 if loss == "squared_hinge" else (1 - z) ** 2
+    assert loss == "squared" or (alpha >= 0).all()
+    return 0.5 * w @ w + cost @ lost, alpha.sum() - 0.5 * w @ w - 0.25 * (alpha**2 / cost).sum()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("sizes", [(900,), (300, 300, 300), (700, 199, 1), (20,) * 45])
+def test_rounds_prove_the_optimum_of_all_rows(text, loss, sizes):
+    X, y = text
+    cost = np.random.default_rng(0).uniform(0.1, 1.0, len(y))
+    parts = Here(binary_parts(X, y, cost, loss, sizes))
+    problem = PartsProblem(parts, parts.problems[0], float(cost.sum()))
+    result = solve(problem, tol=1e-5, max_iter=5000)
+    assert result.converged
+    alpha = np.concatenate([getattr(part, result.alpha.which) for part in parts.parts])
+    primal, dual = primal_and_dual(X, y, cost, loss, result.w, alpha)
+    np.testing.assert_allclose([result.primal, result.dual], [primal, dual], rtol=1e-9)
+    assert primal - dual <= 1.001e-5 * primal
+    whole = solve(library_problem(X, y, cost, loss, 1.0), tol=1e-7)
+    assert abs(whole.primal - primal) <= whole.gap + primal - dual
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_one_part_is_rounds_of_sweeps_over_all_rows(text, loss):
+    """With one part and rho = 1, a round is sweeps of the problem itself from its own weights."""
+    X, y = text
+    problem = library_problem(X, y, np.full(len(y), 0.5), loss, 1.0)
+    part, w = Part(problem, "cyclic", (0,)), problem.zero_weights()
+    alpha, grads = problem.zero_alpha(), np.empty(len(y))
+    order = np.arange(len(y))
+    for _ in range(2):
+        answered, _ = part.advance(problem, w, rho=1.0)
+        for _ in range(3):
+            problem.sweep(False, order, alpha, w, grads, grads.copy(), grads.copy())
+        np.testing.assert_allclose(part.alpha, alpha, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(answered, w, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_many_classes_in_parts(joint):
+    X, y = make_text_like(
+        600, 80, mean_length=10, n_classes=4, noise=0.1, dtype=np.float64, random_state=2
+    )
+    y = np.unique(y, return_inverse=True)[1]
+    cost = np.full(len(y), 0.3)
+
+    def problem(rows):
+        passes = passes_over(as_rows(X[rows], 1.0), Workers())
+        return MulticlassProblem(passes, passes.sqnorms(), y[rows], cost[rows], joint, 4)
+
+    parts = Here([problem(slice(0, 250)), problem(slice(250, 260)), problem(slice(260, 600))])
+    whole = problem(slice(None))
+    found = solve(PartsProblem(parts, parts.problems[0], whole.primal_at_zero), tol=1e-4)
+    best = solve(whole, tol=1e-6)
+    assert found.converged
+    assert abs(found.primal - best.primal) <= best.gap + found.gap
+    pairs = zip(parts.parts, parts.problems, strict=True)
+    weights = sum(part.weights(problem, "alpha")[0] for part, problem in pairs)
+    np.testing.assert_allclose(found.w, weights, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_certificate_is_right_whenever_a_part_is_lost(text, seed):
+    """Before any question, also between the sum of the weights and the totals of a certificate."""
+    X, y = text
+    rng = np.random.default_rng(seed)
+    cost = np.full(len(y), 0.2)
+    when = set(rng.integers(2, 12, size=3).tolist())
+
+    def lose(t):
+        return int(rng.integers(3)) if t in when else None
+
+    loss = ("hinge", "squared_hinge")[seed % 2]
+    parts = Here(binary_parts(X, y, cost, loss, (300, 300, 300)), lose=lose)
+    problem = PartsProblem(parts, parts.problems[0], float(cost.sum()))
+    # Some end early, some with a proof.
+    result = solve(problem, tol=1e-3, max_iter=(2000, 15)[seed % 4 == 0])
+    which = result.alpha.which
+    pairs = zip(parts.parts, parts.problems, strict=True)
+    alpha = np.concatenate([part.duals(problem, which) for part, problem in pairs])
+    primal, dual = primal_and_dual(X, y, cost, loss, result.w, alpha)
+    np.testing.assert_allclose([result.primal, result.dual], [primal, dual], rtol=1e-9)
+    assert result.converged == (result.gap <= 1e-3 * result.primal)
+    assert parts.restarts
+
+
+def test_what_was_kept_is_not_what_goes_on(text):
+    X, y = text
+    parts = Here(binary_parts(X, y, np.ones(len(y)), "hinge", (450, 450)))
+    problem = PartsProblem(parts, parts.problems[0], float(len(y)))
+    alpha = problem.zero_alpha()
+    start = problem.zero_weights()
+    first, _ = parts.ask("advance", start, rho=0.5)
+    kept = copy(alpha)
+    parts.ask("advance", first, rho=0.5)
+    w = problem.zero_weights()
+    problem.fill_weights(None, kept, w)
+    np.testing.assert_array_equal(w, first)
+    problem.fill_weights(None, alpha, w)
+    assert not np.array_equal(w, first)
+    problem.fill_weights(None, problem.zero_alpha(), w)
+    assert not w.any()
+
+
+def test_rounds_on_rows_at_random():
+    """Four parts take 13 rounds; without multipliers, that is with rho = 4, more than 100."""
+    X, y = make_text_like(8000, 4000, mean_length=30, dtype=np.float64, random_state=0)
+    y = np.where(y == y.max(), 1.0, -1.0)
+    parts = Here(binary_parts(X, y, np.ones(len(y)), "squared_hinge", (2000,) * 4))
+    result = solve(PartsProblem(parts, parts.problems[0], float(len(y))))
+    assert result.converged
+    assert parts.n_rounds <= 20
