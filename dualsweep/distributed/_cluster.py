@@ -63,9 +63,8 @@ class Cluster:
         self.firsts = np.cumsum(self.n_rows) - self.n_rows
         self.used = [k for k, n in enumerate(self.n_rows.tolist()) if n]
         self.homes: dict[int, str] = {}  # the workers of the partitions with rows
-        self.groups: list[
-            tuple[str, list[int]]
-        ] = []  # partitions that are asked together, and where
+        # Workers, and the partitions that each is asked for at once.
+        self.groups: list[tuple[str, list[int]]] = []
         self._find()
 
     def __enter__(self) -> Cluster:
