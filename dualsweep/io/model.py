@@ -101,7 +101,7 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
         params["random_state"] = None
     if isinstance(params.get("class_weight"), dict):  # JSON knows only text as keys
         params["class_weight"] = list(params["class_weight"].items())
-    header = {
+    header: dict[str, Any] = {
         "format": FORMAT,
         "estimator": estimator,
         "params": params,
@@ -110,7 +110,6 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
     arrays = {
         "coef": svc.coef_.toarray() if sp.issparse(svc.coef_) else svc.coef_,
         "intercept": svc.intercept_,
-        "header": np.array(json.dumps(header, default=_number)),
     }
     if estimator == "LinearSVC":
         arrays["classes"] = plain(svc.classes_)
@@ -126,6 +125,8 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
             "dual_indptr": duals.indptr,
             "n_samples": np.array(duals.shape[1]),
         }
+    header["arrays"] = list(arrays)
+    arrays["header"] = np.array(json.dumps(header, default=_number))
     write_arrays(Path(path), arrays, force=force)
 
 
@@ -240,6 +241,9 @@ def _attributes(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any
         if names.dtype.kind != "U" or names.shape != (coef.shape[-1],):
             raise ValueError(f"feature_names are {names.dtype} {names.shape}")
         fitted["feature_names_in_"] = names.astype(object)
+    told = header.get("arrays", [])  # models of earlier versions do not tell
+    if not isinstance(told, list) or any(name not in arrays for name in told):
+        raise ValueError("it lacks arrays that its header tells of")
     return fitted
 
 
