@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..problems.result import relative
 from ..solvers.run import ROUNDING, primal_and_gap_of
 from ..training import Context, Fitted, TrainingSet, train
+from ._device import refuse_device
 from ._validation import check_weights
 from .svc import LinearSVC
 
@@ -99,6 +100,7 @@ def certify(
     False
     """
     check_is_fitted(model)
+    refuse_device(X, "certify")
     model = getattr(model, "best_estimator_", model)
     problem = _problem(model, C=C, loss=loss, multi_class=multi_class)
     X, y = validate_data(

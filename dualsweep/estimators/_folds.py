@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..problems.result import Progress
-from ..training import Context, Fitted, Settings, TrainingSet, Watcher, train
+from ..training import Context, DeviceSet, Fitted, Settings, TrainingSet, Watcher, train
 from ..training.progress import Bars
+from ._device import host
 from .svc import LinearSVC
 
 __all__ = ["Fold", "FoldBar", "Point", "advance_folds"]
@@ -60,7 +61,7 @@ class Fold:
         What is scored is a copy of it.
     settings : Settings
         Those of every training, but for C.
-    data : TrainingSet
+    data : TrainingSet or DeviceSet
         All rows.
     train, test : indices, slices or masks
         Which of the rows; a row that is there twice counts twice.
@@ -79,7 +80,7 @@ class Fold:
         self,
         svc: LinearSVC,
         settings: Settings,
-        data: TrainingSet,
+        data: TrainingSet | DeviceSet,
         train: Any,
         test: Any,
         Cs: Sequence[float],
@@ -129,7 +130,7 @@ class Fold:
             self.seconds[c],
             len(model.support_),
             model.relative_gap_,
-            float(np.linalg.norm(model.coef_)),
+            float(np.linalg.norm(host(model.coef_))),
         )
         last = Progress(model.n_iter_, model.relative_gap_, model.history_["active"][-1], None)
         self.bar.show(C, last, self.tried - 1.0)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._threads import Workers
-from ..training import Context, Settings, TrainingSet, Watcher
+from ..training import Context, DeviceSet, Settings, TrainingSet, Watcher
 from ._folds import Fold, FoldBar, advance_folds
 from .svc import LinearSVC
 
@@ -28,7 +28,7 @@ STRIDE, ENOUGH = 3, 16
 def search(
     model: LinearSVC,
     settings: Settings,
-    data: TrainingSet,
+    data: TrainingSet | DeviceSet,
     splits: Any,
     Cs: Any,
     score: Callable[[Any, Any], float],
@@ -43,7 +43,7 @@ def search(
         What is scored is a copy of it.
     settings : Settings
         Those of every training, but for C.
-    data : TrainingSet
+    data : TrainingSet or DeviceSet
         All rows.
     splits : list of pairs
         Rows to train and to score on, for each fold.

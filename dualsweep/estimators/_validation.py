@@ -11,6 +11,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from ..solvers.blocks import Blocks
+from ..training import OnDevice
+from ._device import check_device_data, space_of
 
 __all__ = ["check_Cs", "check_data", "check_weights"]
 
@@ -23,10 +25,13 @@ FIRST_C, LAST_C = 2.0**-6, 2.0**3
 def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     """Return X, y and sample weights as they are trained on; note on `estimator` what X looks like.
 
-    X may be a store, with labels that replace its own, or y None. The weights are float64, or None
-    if there are none.
+    X may be a store, with labels that replace its own, or y None; or a matrix on a device. The
+    weights are float64, or None if there are none.
     """
-    if isinstance(X, Blocks):
+    space = space_of(X)
+    if space is not None:
+        X, y, sample_weight = check_device_data(estimator, X, y, sample_weight, space)
+    elif isinstance(X, Blocks):
         if y is not None:
             y = column_or_1d(y, warn=True)
             check_classification_targets(y)
@@ -58,6 +63,8 @@ def check_weights(sample_weight: Any, X: Any) -> Any:
     """Return the sample weights as float64, or None if there are none."""
     if sample_weight is None:
         return None
+    if isinstance(X, OnDevice):  # the weights are on the host, and there have to be as many
+        X = np.broadcast_to(0.0, X.shape)
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
     if weights.min() < 0:
         i = int(weights.argmin())

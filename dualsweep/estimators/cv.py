@@ -25,8 +25,10 @@ from sklearn.utils.metadata_routing import (
 )
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
-from ..training import TrainingSet, train
+from ..training import OnDevice, data_in_memory, train
 from ._choices import with_choices
+from ._device import DevicePredictions, host, space_of
+from ._on_host import OnHost
 from ._search import choose, search
 from ._validation import check_Cs, check_data
 from .svc import LinearSVC
@@ -50,7 +52,7 @@ SHARED = (
 
 
 @with_choices
-class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
+class LinearSVCCV(DevicePredictions, LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
     """Linear support vector classification that chooses C by cross-validation.
 
     Each fold trains the values of C in ascending order, each from the solution for a smaller one
@@ -244,7 +246,10 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
         Cs = check_Cs(self.Cs)
         X, y, sample_weight = check_data(self, X, y, sample_weight)
         routed = self._routed(sample_weight, params)
-        splits = list(check_cv(self.cv, y, classifier=True).split(X, y, **routed.splitter.split))
+        rows = X.X if isinstance(X, OnDevice) else X
+        splits = list(
+            check_cv(self.cv, y, classifier=True).split(rows, y, **routed.splitter.split)
+        )
         if not splits:
             raise ValueError("cv makes no folds; it needs at least one pair (train, test).")
         if self.selection == "one_standard_error" and len(splits) < 2:
@@ -255,7 +260,7 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
         model = LinearSVC(**{name: getattr(self, name) for name in SHARED})
         settings = model._settings()
         with model._context(steps=len(Cs)) as context:
-            data = TrainingSet(X, y, sample_weight, settings.bias, context)
+            data = data_in_memory(X, y, sample_weight, settings.bias, context)
             score = self._score(X, y, routed.scorer.score)
             tol = self.tol if self.tol_search is None else self.tol_search
             searched = replace(settings, tol=tol)
@@ -291,9 +296,12 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
         scorer, config = self._get_scorer(), get_config()
 
         def score(model: LinearSVC, test: Any) -> float:
-            chosen = _check_method_params(X, params, indices=test)
+            chosen = _check_method_params(y, params, indices=test)
             with config_context(**config):  # threads start with scikit-learn's own
-                value = scorer(model, X[test], y[test], **chosen)
+                if isinstance(X, OnDevice):
+                    value = scorer(OnHost.of(model), X.some(test), y[test], **chosen)
+                else:
+                    value = scorer(model, X[test], y[test], **chosen)
             if not np.isfinite(value):
                 raise ValueError(
                     f"scoring gave {value} for C = {model.C:g} on {len(test)} rows of the classes "
@@ -340,6 +348,9 @@ class LinearSVCCV(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
         if _routing_enabled():
             score_params = process_routing(self, "score", **score_params).scorer.score
         given = {name: value for name, value in score_params.items() if value is not None}
+        if space_of(X) is not None:
+            given = {name: host(value) for name, value in given.items()}
+            return float(self._get_scorer()(OnHost.of(self.best_estimator_), X, host(y), **given))
         return float(self._get_scorer()(self, X, y, **given))
 
     def _get_scorer(self) -> Any:

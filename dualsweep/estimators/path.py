@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ..training import Context, Fitted, Settings, TrainingSet, train
+from ..training import Context, DeviceSet, Fitted, Settings, TrainingSet, data_in_memory, train
+from ._device import host
 from ._validation import check_Cs, check_data
 from .svc import LinearSVC
 
@@ -39,12 +40,12 @@ class SVCPath:
     @property
     def coefs(self) -> Any:
         """Weights, of shape (n_Cs, 1 or n_classes, n_features)."""
-        return np.stack([model.coef_ for model in self.models])
+        return np.stack([host(model.coef_) for model in self.models])
 
     @property
     def intercepts(self) -> Any:
         """Intercepts, of shape (n_Cs, 1 or n_classes)."""
-        return np.stack([model.intercept_ for model in self.models])
+        return np.stack([host(model.intercept_) for model in self.models])
 
     @property
     def primal_objectives(self) -> Any:
@@ -121,14 +122,14 @@ def svc_path(X: Any, y: Any, Cs: Any = 10, *, sample_weight: Any = None, **param
     X, y, sample_weight = check_data(svc, X, y, sample_weight)
     settings = svc._settings()
     with svc._context(steps=len(Cs)) as context:
-        data = TrainingSet(X, y, sample_weight, settings.bias, context)
+        data = data_in_memory(X, y, sample_weight, settings.bias, context)
         path = _train(svc, data, settings, Cs, context)
     _warn(path, svc.tol)
     return path
 
 
 def _train(
-    svc: LinearSVC, data: TrainingSet, settings: Settings, Cs: Any, context: Context
+    svc: LinearSVC, data: TrainingSet | DeviceSet, settings: Settings, Cs: Any, context: Context
 ) -> SVCPath:
     deadline = np.inf if svc.max_time is None else perf_counter() + svc.max_time
     models: list[LinearSVC] = []

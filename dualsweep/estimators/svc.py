@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..training import (
     BlockSet,
     Context,
+    OnDevice,
     Settings,
     draw_seed,
     load_if_it_fits,
@@ -26,13 +27,20 @@ from ..training import (
 from ..training.verdict import shortfall
 from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, FitCallbacks, with_callbacks
 from ._choices import CONSTRAINTS, with_choices
+from ._device import DevicePredictions, host
 from ._validation import check_data
 
 __all__ = ["LinearSVC"]
 
 
 @with_choices
-class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
+class LinearSVC(
+    CallbackSupportMixin,
+    DevicePredictions,
+    LinearClassifierMixin,
+    SparseCoefMixin,
+    BaseEstimator,
+):
     """Linear support vector classification with a certificate.
 
     For two classes, with labels y_i in {-1, +1} and ``C_i = C * sample_weight_i *
@@ -261,7 +269,8 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
         """
         X, y = load_if_it_fits(X, y, self.memory_limit)
         X, y, sample_weight = check_data(self, X, y, sample_weight)
-        settings, callbacks = self._settings(), FitCallbacks(self, X, y)
+        settings = self._settings()
+        callbacks = FitCallbacks(self, X.X if isinstance(X, OnDevice) else X, y)
         with self._context(watcher=callbacks) as context:
             data = training_data(X, y, sample_weight, settings, context, checkpoint)
             fitted = train(data, settings, context, duals=self._duals(data))
@@ -301,7 +310,7 @@ class LinearSVC(CallbackSupportMixin, LinearClassifierMixin, SparseCoefMixin, Ba
             raise ValueError(
                 "Block by block there is no warm start. Set warm_start=False, or pass a checkpoint."
             )
-        return self.dual_coef_ if np.array_equal(self.classes_, data.classes) else None
+        return self.dual_coef_ if np.array_equal(host(self.classes_), data.classes) else None
 
     def _warn(self, stacklevel: int) -> None:
         """Warn if the model has not converged."""

@@ -18,6 +18,7 @@ from ..rows.passes import Passes
 from ..solvers.blocks import BlockProblem, Blocks, Saving
 from .context import Context
 from .data import TrainingSet, check_finite
+from .device import DeviceSet, data_in_memory
 from .formulations import PerClass
 from .settings import Settings
 
@@ -42,11 +43,11 @@ def load_if_it_fits(X: Any, y: Any, memory_limit: int | None) -> tuple[Any, Any]
 
 def training_data(
     X: Any, y: Any, weight: Any, settings: Settings, context: Context, checkpoint: Any = None
-) -> TrainingSet | BlockSet:
-    """Return what was checked as it is trained on, in memory or in blocks."""
+) -> TrainingSet | BlockSet | DeviceSet:
+    """Return what was checked as it is trained on, in memory, in blocks or on a device."""
     if isinstance(X, Blocks):
         return BlockSet(X, y, weight, checkpoint, context)
-    return TrainingSet(X, y, weight, settings.bias, context)
+    return data_in_memory(X, y, weight, settings.bias, context)
 
 
 class BlockSet:

@@ -15,6 +15,7 @@ from ..solvers.solve import Start, solve
 from .blocks import BlockFormulation, BlockSet
 from .context import Context
 from .data import TrainingSet
+from .device import DeviceFormulation, DeviceSet
 from .formulations import Formulation
 from .settings import Settings
 
@@ -31,7 +32,7 @@ LEAST_EPOCHS = 3
 class Fitted:
     """What comes of a training; see the attributes of `LinearSVC` for what it means."""
 
-    formulation: Formulation | BlockFormulation
+    formulation: Formulation | BlockFormulation | DeviceFormulation
     results: list[Result]  # of the problems
     classes: Any
     coef: Any
@@ -54,7 +55,7 @@ class Fitted:
 
 
 def train(
-    data: TrainingSet | BlockSet,
+    data: TrainingSet | BlockSet | DeviceSet,
     settings: Settings,
     context: Context,
     *,
@@ -68,7 +69,7 @@ def train(
 
     Parameters
     ----------
-    data : TrainingSet or BlockSet
+    data : TrainingSet, BlockSet or DeviceSet
         Rows, labels and weights.
     settings : Settings
         What to train, and how far.
@@ -132,13 +133,17 @@ def train(
         )
         return formulation.finished(p, result)
 
-    solve_all = context.workers.map if at_once > 1 else map
-    results = list(solve_all(solve_one, range(n)))
+    if isinstance(formulation, DeviceFormulation):
+        duals = duals if before is None else before.dual_coef
+        results = formulation.solve(settings, context, seconds, duals)
+    else:
+        solve_all = context.workers.map if at_once > 1 else map
+        results = list(solve_all(solve_one, range(n)))
     context.watcher.finish()
     return _fitted(formulation, results)
 
 
-def _fitted(formulation: Formulation | BlockFormulation, results: list[Result]) -> Fitted:
+def _fitted(formulation: Formulation, results: list[Result]) -> Fitted:
     """Return the model that the solutions of the problems make."""
     formulation.complete(results)
     attributes = formulation.attributes(*[result.w for result in results])
@@ -149,12 +154,12 @@ def _fitted(formulation: Formulation | BlockFormulation, results: list[Result]) 
     return Fitted(
         formulation=formulation,
         results=results,
-        classes=formulation.classes,
+        classes=attributes["classes_"],
         coef=attributes["coef_"],
         intercept=attributes["intercept_"],
         n_features_in=attributes["coef_"].shape[1],
         dual_coef=dual_coef,
-        support=np.flatnonzero(np.bincount(dual_coef.indices)),
+        support=formulation.support(dual_coef),
         primal_objective=primal,
         dual_objective=primal - gap,
         dual_gap=gap,

@@ -85,6 +85,10 @@ class Formulation(ABC):
     def dual_coef(self, results: list[Result]) -> Any:
         """Return the model's signed dual variables."""
 
+    def support(self, dual_coef: Any) -> Any:
+        """Return the rows with a dual variable that is not 0."""
+        return np.flatnonzero(np.bincount(dual_coef.indices))
+
     @abstractmethod
     def problem_weights(self, p: int, weights: Any) -> Any:
         """Return the weights of the p-th problem that the model's rows stand for."""

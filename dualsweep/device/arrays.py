@@ -1,0 +1,79 @@
+"""Where arrays live: a namespace of the array API standard, and one of its devices."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Space"]
+
+
+@dataclass(frozen=True)
+class Space:
+    """A namespace of the array API standard, as of `array_api_compat`, and a device of it."""
+
+    xp: Any
+    device: Any
+
+    @property
+    def library(self) -> str:
+        """Name of the library: numpy, cupy, torch, ..."""
+        return str(self.xp.__name__).rpartition(".")[2]
+
+    def zeros(self, shape: Any, dtype: Any) -> Any:
+        """Return an array of zeros."""
+        return self.xp.zeros(shape, dtype=dtype, device=self.device)
+
+    def empty(self, shape: Any, dtype: Any) -> Any:
+        """Return an array of anything."""
+        return self.xp.empty(shape, dtype=dtype, device=self.device)
+
+    def asarray(self, values: Any, dtype: Any = None) -> Any:
+        """Return what is on the host as an array here."""
+        return self.xp.asarray(np.ascontiguousarray(values), dtype=dtype, device=self.device)
+
+    def numpy(self, array: Any) -> Any:
+        """Return an array here as NumPy's."""
+        if hasattr(array, "get"):
+            return array.get()
+        if hasattr(array, "cpu"):
+            return array.detach().cpu().numpy()
+        return np.asarray(array)
+
+    def current(self) -> Any:
+        """Return a ``with`` block in which new arrays are made on the device."""
+        if self.library == "cupy":
+            return self.device
+        return nullcontext()
+
+    def free_bytes(self) -> float:
+        """Return how much memory the device has left; infinity where that is not its own."""
+        if self.library == "cupy":
+            import cupy
+
+            with self.device:
+                return float(cupy.cuda.runtime.memGetInfo()[0]) + float(
+                    cupy.get_default_memory_pool().free_bytes()
+                )
+        if self.library == "torch" and self.device.type == "cuda":
+            import torch
+
+            cached = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(
+                self.device
+            )
+            return float(torch.cuda.mem_get_info(self.device)[0]) + float(cached)
+        return np.inf
+
+    def release(self) -> None:
+        """Give memory that is not used back to the device, for other libraries to use."""
+        if self.library == "cupy":
+            import cupy
+
+            cupy.get_default_memory_pool().free_all_blocks()
+        elif self.library == "torch" and self.device.type == "cuda":
+            import torch
+
+            torch.cuda.empty_cache()
