@@ -46,7 +46,9 @@ class Space:
     def current(self) -> Any:
         """Return a ``with`` block in which new arrays are made on the device."""
         if self.library == "cupy":
-            return self.device
+            import cupy
+
+            return cupy.cuda.Device(self.device.id)
         return nullcontext()
 
     def free_bytes(self) -> float:
@@ -54,7 +56,7 @@ class Space:
         if self.library == "cupy":
             import cupy
 
-            with self.device:
+            with self.current():
                 return float(cupy.cuda.runtime.memGetInfo()[0]) + float(
                     cupy.get_default_memory_pool().free_bytes()
                 )

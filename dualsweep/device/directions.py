@@ -1,4 +1,4 @@
-"""Directions of Newton steps, for many problems at once: conjugate gradients, or a factorisation."""
+"""Directions of Newton steps for many problems at once: conjugate gradients or factorisations."""
 
 from __future__ import annotations
 
@@ -23,20 +23,24 @@ FEW_COLUMNS = 50
 # Rows of a Gram matrix that are gathered at a time hold so many numbers.
 GATHERED = 1 << 26
 
-# A Hessian is made only of so many weights.
-DIRECT_WEIGHTS = 4096
+# A Hessian is made only of so many weights: of a class, or of all where they are one problem.
+DIRECT_WEIGHTS, DIRECT_WEIGHTS_TOGETHER = 4096, 10_000
 
 
 def direct_worth(it: Iterate) -> float:
     """Return how many steps of conjugate gradients take as long as a direct step of every problem.
 
-    That multiplies n x d with d x n entries per problem; they multiply n x d with d x 1 twice, but
-    with few problems wait for memory.
+    That multiplies n x d with d x n entries per class, or, of all classes at once, per pair of
+    classes that share rows, about as many; and factorises. Conjugate gradients multiply n x d with
+    d x k entries twice, but for few classes wait for memory.
     """
-    d, k = it.rows.n_weights, it.terms.n_classes
-    if it.terms.n_problems < it.terms.n_classes or d > DIRECT_WEIGHTS:
+    n, d, k = it.rows.n_rows, it.rows.n_weights, it.terms.n_classes
+    together = it.terms.n_problems < k
+    if (d * k if together else d) > (DIRECT_WEIGHTS_TOGETHER if together else DIRECT_WEIGHTS):
         return np.inf
-    return 0.5 * d * k / max(k, FEW_COLUMNS)
+    product = 2.0 * n * d * max(k, FEW_COLUMNS)
+    factor = (d * k) ** 3 / 3 if together else k * d**3 / 3
+    return (n * d**2 * k + factor) / product
 
 
 def conjugate_gradients(
@@ -54,20 +58,10 @@ def conjugate_gradients(
     free = it.free
     places = np.arange(terms.n_problems)  # which problems are left
     finished: list[tuple[Any, Any]] = []
-    enough = FORCING**2 * terms.dots(residual, residual / diagonal)
-    scaled = residual / diagonal
-    size = terms.dots(residual, scaled)
-    p, steps = scaled, 0
+    p = residual / diagonal
+    size = terms.dots(residual, p)
+    enough, steps = FORCING**2 * size, 0
     while True:
-        product = it.hessian_product(terms, free, p)
-        curved = terms.dots(p, product)
-        length = xp.where(active & (curved > 0), size / curved, xp.zeros_like(size))
-        solution += length * p
-        residual -= length * product
-        scaled = residual / diagonal
-        before, size = size, terms.dots(residual, scaled)
-        active = active & (size > enough) & (length > 0)
-        steps += 1
         left = it.space.numpy(active)
         n_left = int(left.sum())
         if n_left == 0 or steps >= most or stop():
@@ -76,15 +70,21 @@ def conjugate_gradients(
             stay, go = np.flatnonzero(left), np.flatnonzero(~left)
             index = it.space.asarray(stay)
             finished.append((places[go], xp.take(solution, it.space.asarray(go), axis=1)))
-            places, terms = places[stay], terms.some(index)
+            places, left, terms = places[stay], left[stay], terms.some(index)
             free = it.columns(free, index)
-            p, scaled, residual, solution, diagonal = (
-                xp.take(each, index, axis=1) for each in (p, scaled, residual, solution, diagonal)
+            p, residual, solution, diagonal = (
+                xp.take(each, index, axis=1) for each in (p, residual, solution, diagonal)
             )
-            size, before, enough, active = (
-                xp.take(each, index, axis=0) for each in (size, before, enough, active)
-            )
-        p = scaled + xp.where(active, size / before, xp.zeros_like(size)) * p
+            size, enough, active = (xp.take(each, index, axis=0) for each in (size, enough, active))
+        product = it.hessian_product(terms, free, p)
+        length = _ratio(xp, size, terms.dots(p, product), active)
+        solution += length * p
+        residual -= length * product
+        scaled = residual / diagonal
+        before, size = size, terms.dots(residual, scaled)
+        active = active & (size > enough)
+        p = scaled + _ratio(xp, size, before, active) * p
+        steps += 1
     it.n_products += steps
     short = np.zeros(it.terms.n_problems, bool)
     short[places[left]] = True
@@ -96,25 +96,61 @@ def conjugate_gradients(
     return xp.take(whole, it.space.asarray(order), axis=1), short
 
 
-def direct(it: Iterate, wanted: Any, stop: Callable[[], bool]) -> Any:
-    """Solve ``Hessian p = -gradient`` of one-versus-rest problems by factorisations, in float64.
+def _ratio(xp: Any, a: Any, b: Any, chosen: Any) -> Any:
+    """Return a / b where that is chosen and b positive, elsewhere 0."""
+    chosen = chosen & (b > 0)
+    return xp.where(chosen, a / xp.where(chosen, b, xp.ones_like(b)), xp.zeros_like(a))
 
-    The directions of problems that are not wanted are 0.
+
+def direct(it: Iterate, wanted: Any, stop: Callable[[], bool]) -> Any:
+    """Solve ``Hessian p = -gradient`` by factorisations, in float64.
+
+    The directions of problems that are not wanted are 0, as are all if told to stop.
     """
-    xp, d = it.space.xp, it.rows.n_weights
-    step = max(GATHERED // d, 1)
-    out = xp.zeros_like(it.gradient)
-    for problem in np.flatnonzero(wanted):
-        scale = it.free[:, int(problem)]
-        places = xp.nonzero(scale > 0)[0]
-        hessian = xp.eye(d, dtype=xp.float64, device=it.space.device)
-        for start in range(0, places.shape[0], step):
-            chunk = places[start : start + step]
-            Z = it.rows.some(chunk)
-            factors = xp.astype(xp.take(scale, chunk, axis=0), xp.float64, copy=False)
-            hessian += (Z * factors[:, None]).T @ Z
+    out = it.space.xp.zeros_like(it.gradient)
+    if it.terms.n_problems < it.terms.n_classes:
+        return _direct_together(it, out, stop)
+    for problem in np.flatnonzero(wanted).tolist():
+        hessian = _gram(it, it.free[:, problem], stop)
+        if stop():
+            break
+        out[:, problem] = _solved(it, hessian, it.gradient[:, problem])
+    return out
+
+
+def _direct_together(it: Iterate, out: Any, stop: Callable[[], bool]) -> Any:
+    """Fill in the direction of one problem over all classes."""
+    xp, d, k = it.space.xp, it.rows.n_weights, it.terms.n_classes
+    hessian = it.space.empty((d * k, d * k), xp.float64)
+    for a in range(k):
+        for c in range(a + 1):
+            block = _gram(it, it.terms.pair(it.free, it.bound, a, c), stop)
+            hessian[a * d : (a + 1) * d, c * d : (c + 1) * d] = block
+            hessian[c * d : (c + 1) * d, a * d : (a + 1) * d] = block
             if stop():
                 return out
-        gradient = it.gradient[:, int(problem)]
-        out[:, int(problem)] = -xp.linalg.solve(hessian, gradient[:, None])[:, 0]
+    direction = _solved(it, hessian, xp.reshape(it.gradient.T, (-1,)))
+    return xp.reshape(direction, (k, d)).T
+
+
+def _gram(it: Iterate, scale: Any, stop: Callable[[], bool]) -> Any:
+    """Return ``sum_i scale_i x_i x_i'``; anything if told to stop."""
+    xp, d = it.space.xp, it.rows.n_weights
+    step = max(GATHERED // d, 1)
+    places = xp.nonzero(scale)[0]
+    out = it.space.zeros((d, d), xp.float64)
+    for start in range(0, places.shape[0], step):
+        chunk = places[start : min(start + step, places.shape[0])]
+        Z = it.rows.some(chunk)
+        factors = xp.astype(xp.take(scale, chunk, axis=0), xp.float64, copy=False)
+        out += (Z * factors[:, None]).T @ Z
+        if stop():
+            break
     return out
+
+
+def _solved(it: Iterate, hessian: Any, gradient: Any) -> Any:
+    """Return ``-(I + hessian)^-1 gradient``, changing the Hessian."""
+    xp = it.space.xp
+    hessian += xp.eye(hessian.shape[0], dtype=xp.float64, device=it.space.device)
+    return -xp.linalg.solve(hessian, gradient[:, None])[:, 0]

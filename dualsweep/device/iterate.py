@@ -16,14 +16,14 @@ from .terms import OneVersusRest, Terms
 __all__ = ["Iterate"]
 
 # What `dualsweep.solvers.iterates` has of the same name. Conjugate gradients take the longer the
-# smaller rho is, so it falls less: products of the Hessian to a gap of 1e-3, of 8,000 x 96 rows of 40
-# classes at C = 1, hinge / Weston-Watkins / Crammer-Singer: 170 / 146 / 227 (with 3 and 0.1, and
+# smaller rho is, so it falls less: products of the Hessian to a gap of 1e-3, of 8,000 x 96 rows of
+# 40 classes at C = 1, hinge / Weston-Watkins / Crammer-Singer: 170 / 146 / 227 (with 3 and 0.1, and
 # FORCING 0.1: 290 / 332 / 487).
 RHO_FACTOR = 1.5
 INNER_GAP = 0.3
 
 LINE_SEARCH = 0.05  # part of the first slope that may be left
-LINE_STEPS = 15
+LINE_STEPS = 30
 
 
 class Iterate:
@@ -48,13 +48,20 @@ class Iterate:
     """
 
     def __init__(
-        self, rows: Rows, terms: Terms, parts: list[slice], w: Any, anchor: Any, rho: Any, dtype: Any
+        self,
+        rows: Rows,
+        terms: Terms,
+        parts: list[slice],
+        w: Any,
+        anchor: Any,
+        rho: Any,
+        dtype: Any,
     ) -> None:
         self.rows, self.terms, self.parts, self.dtype = rows, terms, parts, dtype
         self.space = rows.space
         xp = self.space.xp
         self.w, self.anchor = w, anchor
-        self.rho = None if terms.smooth else xp.astype(rho, dtype)
+        self.rho: Any = None if terms.smooth else xp.astype(rho, dtype)
         self.zero = self.space.zeros((1, 1), dtype)
         shape = (rows.n_rows, terms.n_classes)
         self.slack, self.free = self.space.empty(shape, dtype), self.space.empty(shape, dtype)

@@ -26,7 +26,6 @@ class AllAtOnce(Terms):
         self.columns = space.xp.arange(n_classes, dtype=codes.dtype, device=space.device)
 
     def primal_at_zero(self) -> Any:
-        """Return the objective of W = 0, where a row loses 1, or 1 per other class."""
         total = self.space.xp.sum(self.cost) * (1 if self.joint else self.n_classes - 1)
         return self.space.xp.reshape(total, (1,))
 
@@ -137,6 +136,20 @@ class AllAtOnce(Terms):
             own = xp.where(bound, xp.zeros_like(total), total)
         return xp.where(self._own(part), own, free)
 
+    def pair(self, free: Any, bound: Any, a: int, c: int) -> Any:
+        xp = self.space.xp
+        zero = xp.zeros_like(free[:, 0])
+        total = xp.sum(free, axis=1)
+        sums = xp.where(total > 0, total, xp.ones_like(total))
+        at_bound = xp.zeros_like(self.codes, dtype=xp.bool) if bound is None else bound[:, 0]
+        one, other = free[:, a], free[:, c]
+        first, second = self.codes == a, self.codes == c
+        out = xp.where(at_bound, -one * other / sums, zero)
+        out -= xp.where(~at_bound & second, one, zero) + xp.where(~at_bound & first, other, zero)
+        if a == c:
+            out += one + xp.where(~at_bound & first, total, zero)
+        return out
+
     def feasible(self, part: slice, b: Any, dtype: Any) -> Any:
         xp, cost = self.space.xp, self.costs(part, b.dtype)
         b = xp.astype(b, dtype)
@@ -154,7 +167,7 @@ class AllAtOnce(Terms):
     def certify(self, part: slice, Z: Any, b: Any, norm: Any, length: Any) -> Sums:
         xp, cost = self.space.xp, self.costs(part, Z.dtype)[:, 0]
         slack = self.slack(part, Z)
-        error = SLACK_ROUNDING * (1 + length * norm)
+        error = float(SLACK_ROUNDING) * (1 + length * norm)
         losses = cost * self._loss(slack)
         share = losses - xp.sum(b * slack, axis=1)
         share = xp.maximum(share, xp.zeros_like(share))

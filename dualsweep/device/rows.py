@@ -86,7 +86,7 @@ class Rows(ABC):
 
     @abstractmethod
     def squares(self, part: slice, B: Any) -> Any:
-        """Return ``(X[part]^2)' @ B``, the bias included: what diagonals of Hessians are made of."""
+        """Return ``(X[part]^2)' @ B``, the bias included, for diagonals of Hessians."""
 
 
 class DenseRows(Rows):
@@ -151,7 +151,8 @@ class SparseRows(Rows):
     """
 
     def __init__(self, space: Space, X: Any, bias: float) -> None:
-        super().__init__(space, X.astype(space.xp.float64, copy=False), bias)
+        wide = X if X.dtype == space.xp.float64 else X.astype(space.xp.float64)
+        super().__init__(space, wide, bias)
         self._pieces: dict[tuple[int, int], tuple[Any, Any]] = {}
 
     @property

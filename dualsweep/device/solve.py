@@ -19,8 +19,9 @@ from .terms import Terms
 
 __all__ = ["Solution", "best_start", "bytes_per_class", "solve"]
 
-# As in `dualsweep.solvers.newton` and `dualsweep.solvers.iterates`.
-TRY_AT = 0.5
+# As in `dualsweep.solvers.newton` and `dualsweep.solvers.iterates`; but a try that fails is
+# followed by better solutions of the same inner problem, so it comes sooner.
+TRY_AT = 0.9
 FIRST_RHO, FIRST_RHO_MULTICLASS = 10.0, 0.5
 
 # Steps to give up after: in float32, after which they go on in float64, and there.
@@ -50,6 +51,7 @@ class Solution:
     gap: Any
     converged: Any
     n_iter: Any
+    n_products: int  # of Hessians, all problems at once
     history: list[Any]
 
 
@@ -238,7 +240,7 @@ class _Run:
         xp, terms, w, anchor = self.space.xp, self.terms, self.w, self.alpha
         if len(problems) < terms.n_problems:
             index = self.space.asarray(problems)
-            terms, w = terms.some(index), xp.take(w, index, axis=1)  # type: ignore[attr-defined]
+            terms, w = terms.some(index), xp.take(w, index, axis=1)
             anchor = None if anchor is None else xp.take(anchor, index, axis=1)
         w = xp.asarray(w, copy=True)
         if terms.smooth:
@@ -279,14 +281,14 @@ class _Run:
                 self.halted[p] = True
 
     def _adopt(self, it: Iterate, problems: Any, chosen: Any) -> None:
-        """Certify the dual points of some problems of an iterate, and keep those that are better."""
+        """Certify the dual points of some problems of an iterate, and keep what is better."""
         if not len(chosen):
             return
         xp, terms, w, anchor, rho = self.space.xp, it.terms, it.w, it.anchor, it.rho
         some = len(chosen) < terms.n_problems
         index = self.space.asarray(chosen)
         if some:
-            terms, w = terms.some(index), xp.take(w, index, axis=1)  # type: ignore[attr-defined]
+            terms, w = terms.some(index), xp.take(w, index, axis=1)
         if rho is not None:
             rho = xp.astype(xp.take(rho, index, axis=0) if some else rho, xp.float64)
 
@@ -361,6 +363,7 @@ class _Run:
             gap=self.gap,
             converged=self.converged,
             n_iter=self.epoch,
+            n_products=self.n_products,
             history=[np.array(entries, HISTORY_DTYPE) for entries in self.history],
         )
 

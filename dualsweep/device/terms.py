@@ -67,6 +67,18 @@ class Terms(ABC):
         return self._costs[dtype][part, :]
 
     @abstractmethod
+    def primal_at_zero(self) -> Any:
+        """Return the objective of each problem where all weights are 0."""
+
+    def some(self, places: Any) -> Terms:
+        """Return the terms of some of several problems."""
+        raise NotImplementedError
+
+    def pair(self, free: Any, bound: Any, a: int, c: int) -> Any:
+        """Return, of each row, how the dual variable of class a changes with the response of c."""
+        raise NotImplementedError
+
+    @abstractmethod
     def dots(self, A: Any, B: Any) -> Any:
         """Return the dot products of the columns of each problem."""
 
@@ -152,12 +164,10 @@ class OneVersusRest(Terms):
         self.n_problems, self.smooth = self.n_classes, loss.diag > 0.0
 
     def some(self, places: Any) -> OneVersusRest:
-        """Return the terms of some of the columns."""
         columns = self.space.xp.take(self.columns, places, axis=0)
         return OneVersusRest(self.space, self.codes, self.cost, columns, self.loss)
 
     def primal_at_zero(self) -> Any:
-        """Return the objectives of w = 0, where every loss is 1."""
         xp = self.space.xp
         return xp.sum(self.cost) * xp.ones_like(self.columns, dtype=xp.float64)
 
@@ -238,11 +248,9 @@ class OneVersusRest(Terms):
     def certify(self, part: slice, Z: Any, b: Any, norm: Any, length: Any) -> Sums:
         xp, cost = self.space.xp, self.costs(part, Z.dtype)
         slack = self.slack(part, Z)
-        error = SLACK_ROUNDING * (1 + length[None, :] * norm[:, None])
+        error = float(SLACK_ROUNDING) * (1 + length[None, :] * norm[:, None])
         losses = xp.sum(self._share(slack, xp.zeros_like(b), cost), axis=0)
-        gap = xp.maximum(
-            self._share(slack - error, b, cost), self._share(slack + error, b, cost)
-        )
+        gap = xp.maximum(self._share(slack - error, b, cost), self._share(slack + error, b, cost))
         gap = xp.sum(xp.maximum(gap, xp.zeros_like(gap)), axis=0)
         return Sums(losses, gap, xp.sum(xp.abs(b) * norm[:, None], axis=0))
 

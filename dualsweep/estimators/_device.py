@@ -128,8 +128,8 @@ def _is_here(array: Any, name: str, X: Any, space: Space) -> bool:
         where != space.device
     ):
         raise ValueError(
-            f"X is {_described(X)}, but {name} is {_described(array)}. Both have to be in one place, "
-            f"or {name} an array of NumPy."
+            f"X is {_described(X)}, but {name} is {_described(array)}. Both have to be in one "
+            f"place, or {name} an array of NumPy."
         )
     return True
 
@@ -186,7 +186,7 @@ class DevicePredictions:
         chosen = []
         with space.current():
             for start in range(0, X.shape[0], step):
-                scores = self._scores(X[start : start + step], space)
+                scores = self._scores(X[start : min(start + step, X.shape[0]), :], space)
                 if scores.shape[1] == 1:
                     chosen.append(xp.astype(scores[:, 0] > 0, xp.int64))
                 else:

@@ -128,7 +128,7 @@ class Fold:
         self.points[c] = Point(
             float("nan") if self.context.stop() else score(model, self.test),
             self.seconds[c],
-            len(model.support_),
+            model.support_.shape[0],
             model.relative_gap_,
             float(np.linalg.norm(host(model.coef_))),
         )

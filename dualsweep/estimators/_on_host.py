@@ -20,7 +20,7 @@ class OnHost(LinearSVC):
     def of(cls, model: LinearSVC) -> OnHost:
         """Return the same model as one of this kind."""
         twin = cls(**model.get_params())
-        twin.__dict__.update(vars(model), there=model.classes_, classes_=host(model.classes_))
+        twin.__dict__.update(vars(model), classes_=host(model.classes_))
         return twin
 
     def decision_function(self, X: Any) -> Any:

@@ -247,9 +247,7 @@ class LinearSVCCV(DevicePredictions, LinearClassifierMixin, SparseCoefMixin, Bas
         X, y, sample_weight = check_data(self, X, y, sample_weight)
         routed = self._routed(sample_weight, params)
         rows = X.X if isinstance(X, OnDevice) else X
-        splits = list(
-            check_cv(self.cv, y, classifier=True).split(rows, y, **routed.splitter.split)
-        )
+        splits = list(check_cv(self.cv, y, classifier=True).split(rows, y, **routed.splitter.split))
         if not splits:
             raise ValueError("cv makes no folds; it needs at least one pair (train, test).")
         if self.selection == "one_standard_error" and len(splits) < 2:
@@ -326,7 +324,7 @@ class LinearSVCCV(DevicePredictions, LinearClassifierMixin, SparseCoefMixin, Bas
                 stacklevel=4,
             )
 
-    def score(self, X: Any, y: Any, **score_params: Any) -> float:
+    def score(self, X: Any, y: Any, **score_params: Any) -> float:  # type: ignore[override]
         """Return the score of the model by `scoring`.
 
         Parameters

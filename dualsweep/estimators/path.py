@@ -65,7 +65,7 @@ class SVCPath:
     @property
     def n_support(self) -> Any:
         """Support vectors of each model."""
-        return np.array([len(model.support_) for model in self.models])
+        return np.array([model.support_.shape[0] for model in self.models])
 
 
 def svc_path(X: Any, y: Any, Cs: Any = 10, *, sample_weight: Any = None, **params: Any) -> SVCPath:

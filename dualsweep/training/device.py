@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from copy import copy
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -23,6 +24,8 @@ from .formulations import Formulation
 from .settings import Settings
 
 __all__ = ["DeviceFormulation", "DeviceSet", "OnDevice", "data_in_memory"]
+
+logger = logging.getLogger("dualsweep")
 
 # The part of a device's free memory that training takes if there is no limit.
 MEMORY_PART = 0.9
@@ -95,9 +98,7 @@ class DeviceFormulation(Formulation):
     def __init__(self, data: DeviceSet, settings: Settings) -> None:
         super().__init__(data.classes, len(data.codes), data.bias)
         self.data, self.space = data, data.space
-        cost = row_costs(
-            settings.C, settings.class_weight, data.classes, data.codes, data.weight
-        )
+        cost = row_costs(settings.C, settings.class_weight, data.classes, data.codes, data.weight)
         xp, k = self.space.xp, len(data.classes)
         self.ovr = settings.multi_class == "ovr"
         self.binary = k == 2
@@ -181,6 +182,14 @@ class DeviceFormulation(Formulation):
                     watch=watch,
                 )
                 results += _results(solution)
+                logger.info(
+                    "%d problems: relative gap %.1e after %d Newton steps, %d products and %.2f s",
+                    terms.n_problems,
+                    max(result.relative_gap for result in results),
+                    solution.n_iter.max(),
+                    solution.n_products,
+                    perf_counter() - now,
+                )
                 signed.append(self._signed(terms, solution.alpha, keep=whole))
         self.signed = signed[0] if len(signed) == 1 else sp.vstack(signed, format="csr")
         for p, result in enumerate(results):
