@@ -298,7 +298,7 @@ def main():
     parser.add_argument("--columns", type=int, default=1024)
     parser.add_argument("--classes", type=int, default=1000)
     parser.add_argument("--test-rows", type=int, default=50_000)
-    parser.add_argument("--signal", type=float, default=0.17)
+    parser.add_argument("--signal", type=float, default=0.14)
     parser.add_argument("--noise", type=float, default=0.05)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
