@@ -111,8 +111,8 @@ def check_certificate(X, y, model, cost, params, tol):
     W = np.column_stack([coef, host(model.intercept_)])
     k = len(host(model.classes_))
     rows = np.column_stack([X, np.ones(len(X))]).astype(np.float64)
-    near = 1e-9 if duals.dtype == np.float64 else 1e-6
-    np.testing.assert_allclose(W, duals.astype(np.float64) @ rows, atol=near, rtol=1e-7)
+    away = np.linalg.norm(W - duals.astype(np.float64) @ rows)
+    assert away <= np.sqrt(2 * model.dual_gap_) * (1 + 1e-9)
     used = cost > 0
     rows, y, cost, duals = X[used], y[used], cost[used], duals[:, used].astype(np.float64)
     if "multi_class" in params:
@@ -219,7 +219,8 @@ def test_two_classes_at_once_are_the_binary_problem(multi_class):
     binary = train_in_namespace(X, y, C=0.6, loss="hinge", tol=1e-8)
     np.testing.assert_allclose(fitted.coef, binary.coef, atol=1e-3)
     assert 2 * fitted.primal_objective == pytest.approx(binary.primal_objective, rel=1e-7)
-    np.testing.assert_allclose(fitted.dual_coef @ X, fitted.coef, atol=1e-12)
+    away = np.linalg.norm(fitted.dual_coef @ X - fitted.coef)
+    assert away <= np.sqrt(2 * binary.dual_gap + 1e-20)
 
 
 def new_terms(kind, codes, cost, n_classes=4):
@@ -397,7 +398,8 @@ def test_groups_of_classes_when_memory_is_short():
     assert sp.issparse(grouped.dual_coef)
     assert grouped.dual_coef.shape == (4, len(y))
     np.testing.assert_allclose(grouped.coef, whole.coef, atol=1e-4)
-    np.testing.assert_allclose(grouped.dual_coef @ X, grouped.coef, atol=1e-10)
+    away = np.linalg.norm(grouped.dual_coef @ X - grouped.coef)
+    assert away <= np.sqrt(2 * grouped.dual_gap)
     assert sorted(set(grouped.history["problem"])) == [0, 1, 2, 3]
     for params in ({"loss": "hinge"}, {"multi_class": "crammer_singer"}):
         with pytest.raises(MemoryError, match="memory_limit"):
@@ -412,7 +414,7 @@ def test_a_model_that_is_not_done_has_a_true_certificate(dispatch, params, max_i
         model = LinearSVC(max_iter=max_iter, tol=1e-17, **params).fit(as_strict(X), as_strict(y))
     assert not model.converged_
     assert model.n_iter_ == max_iter or model.relative_gap_ < 1e-15  # nothing less can be proven
-    check_certificate(X, y, model, np.ones(len(y)), params, 1.0)
+    check_certificate(X, y, model, np.ones(len(y)), params, np.inf)
 
 
 def test_ctrl_c_and_time_leave_a_model():
@@ -432,7 +434,7 @@ def test_ctrl_c_and_time_leave_a_model():
         assert not fitted.converged
         model = LinearSVC(loss="hinge")
         model.__dict__.update(fitted.attributes())
-        check_certificate(X, y, model, np.ones(len(y)), {"loss": "hinge"}, 1.0)
+        check_certificate(X, y, model, np.ones(len(y)), {"loss": "hinge"}, np.inf)
 
 
 @everywhere

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,29 @@ class Space:
 
             return cupy.cuda.Device(self.device.id)
         return nullcontext()
+
+    @contextmanager
+    def products(self, rough: bool = False) -> Iterator[None]:
+        """Within the block, multiply float32 as such, or roughly where that is faster.
+
+        Roughly means factors rounded to 10 bits (TF32): by torch on CUDA devices, where a product
+        takes a fifth of the time. Whatever torch was told to do before is restored.
+        """
+        if self.library != "torch" or self.device.type != "cuda":
+            yield
+            return
+        import torch
+
+        settings = torch.backends.cuda.matmul
+        name, exact, fast = "fp32_precision", "ieee", "tf32"
+        if not hasattr(settings, name):  # before torch 2.9
+            name, exact, fast = "allow_tf32", False, True
+        before = getattr(settings, name)
+        setattr(settings, name, fast if rough else exact)
+        try:
+            yield
+        finally:
+            setattr(settings, name, before)
 
     def free_bytes(self) -> float:
         """Return how much memory the device has left; infinity where that is not its own."""

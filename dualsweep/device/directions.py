@@ -46,10 +46,17 @@ def direct_worth(it: Iterate) -> float:
 def conjugate_gradients(
     it: Iterate, wanted: Any, most: float, stop: Callable[[], bool]
 ) -> tuple[Any, Any]:
-    """Solve ``Hessian p = -gradient`` for the problems that are wanted.
+    """Solve ``Hessian p = -gradient`` for the problems that are wanted, by rough products.
 
     Returns the directions, and which problems took as many steps as they may.
     """
+    with it.space.products(rough=True):
+        return _conjugate_gradients(it, wanted, most, stop)
+
+
+def _conjugate_gradients(
+    it: Iterate, wanted: Any, most: float, stop: Callable[[], bool]
+) -> tuple[Any, Any]:
     xp, terms = it.space.xp, it.terms
     diagonal = it.diagonal()
     active = it.space.asarray(wanted)

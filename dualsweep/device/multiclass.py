@@ -164,9 +164,8 @@ class AllAtOnce(Terms):
     def margin_length(self, size: Any) -> Any:
         return self.space.xp.sqrt(2.0 * size)
 
-    def certify(self, part: slice, Z: Any, b: Any, norm: Any, length: Any) -> Sums:
-        xp, cost = self.space.xp, self.costs(part, Z.dtype)[:, 0]
-        slack = self.slack(part, Z)
+    def certify(self, part: slice, slack: Any, b: Any, norm: Any, length: Any) -> Sums:
+        xp, cost = self.space.xp, self.costs(part, slack.dtype)[:, 0]
         error = float(SLACK_ROUNDING) * (1 + length * norm)
         losses = cost * self._loss(slack)
         share = losses - xp.sum(b * slack, axis=1)

@@ -19,9 +19,10 @@ from .terms import Terms
 
 __all__ = ["Solution", "best_start", "bytes_per_class", "solve"]
 
-# As in `dualsweep.solvers.newton` and `dualsweep.solvers.iterates`; but a try that fails is
-# followed by better solutions of the same inner problem, so it comes sooner.
-TRY_AT = 0.9
+# A certificate is computed where the gap seems to be at most this part of what is to be proven.
+TRY_AT = 0.95
+
+# As in `dualsweep.solvers.iterates`.
 FIRST_RHO, FIRST_RHO_MULTICLASS = 10.0, 0.5
 
 # Steps to give up after: in float32, after which they go on in float64, and there.
@@ -87,14 +88,15 @@ def solve(
     Solution
         Facts only.
     """
-    run = _Run(rows, terms, sqnorm, tol, max_iter, max_time, stop, watch, alpha)
     xp = rows.space.xp
-    for dtype in [xp.float32, xp.float64] if _narrow(rows, tol) else [xp.float64]:
-        problems = np.flatnonzero(~run.over)
-        if run.poll() or not len(problems):
-            break
-        run.newton(problems, dtype)
-    return run.solution()
+    with rows.space.products():
+        run = _Run(rows, terms, sqnorm, tol, max_iter, max_time, stop, watch, alpha)
+        for dtype in [xp.float32, xp.float64] if _narrow(rows, tol) else [xp.float64]:
+            problems = np.flatnonzero(~run.over)
+            if run.poll() or not len(problems):
+                break
+            run.newton(problems, dtype)
+        return run.solution()
 
 
 def bytes_per_class(rows: Rows, terms: Terms, tol: float) -> float:
@@ -164,14 +166,14 @@ class _Run:
         self.gap = self.primal.copy()
         self.epoch = np.zeros(n, np.int64)
         self.halted = np.zeros(n, bool)
+        self.rho = np.zeros(n)  # where Newton steps ended, if they began
         self.n_products = 0
         self.history: list[list[Any]] = [[] for _ in range(n)]
         self.alpha: Any = None  # zeros
-        everything = np.arange(n)
         if alpha is not None:
-            self._certify(everything, terms, lambda part: alpha[part, :], alpha.dtype)
-        if alpha is None or self.alpha is None:
-            self._record(everything, self.primal, self.gap)
+            self._certify_start(alpha)
+        if self.alpha is None:
+            self._record(np.arange(n), self.primal, self.gap)
 
     @property
     def converged(self) -> Any:
@@ -207,11 +209,11 @@ class _Run:
             if self.poll():
                 break
             it.measure()
-            # An inner gap that fell a lot since a failed attempt makes another one worthwhile.
-            ready = (it.gap <= TRY_AT * self.tol * it.primal) & (it.inner_gap < 0.1 * tried)
+            # A gap that fell since a failed attempt makes another one worthwhile.
+            ready = (it.gap <= TRY_AT * self.tol * it.primal) & (it.gap < 0.7 * tried)
             ready &= ~self.over[problems]
             if ready.any():
-                tried[ready] = it.inner_gap[ready]
+                tried[ready] = it.gap[ready]
                 self._adopt(it, problems, np.flatnonzero(ready))
             going = ~(self.over[problems] | stuck)
             if not going.any():
@@ -222,8 +224,7 @@ class _Run:
                 it.some(stay)
                 problems, tried, by_factors = problems[stay], tried[stay], by_factors[stay]
                 stuck, going = stuck[stay], going[stay]
-            # Close to tol, the inner problem at hand is solved further until b proves it.
-            settled = it.settled & going & (it.gap > TRY_AT * self.tol * it.primal)
+            settled = it.settled & going
             if settled.any():
                 it.next_anchor(settled)
                 it.measure()
@@ -231,6 +232,8 @@ class _Run:
             stuck |= going & ~(t > 0)
             self._tick(it, problems, going & (t > 0))
         self.n_products += it.n_products
+        if it.rho is not None:
+            self.rho[problems] = self.space.numpy(it.rho)
         left = np.flatnonzero(~self.converged[problems])
         if len(left):
             it.measure()
@@ -251,7 +254,8 @@ class _Run:
             anchor = xp.astype(anchor, dtype)
         first = FIRST_RHO if terms.n_problems == terms.n_classes else FIRST_RHO_MULTICLASS
         mean = float(xp.sum(terms.cost)) / max(self.n_members, 1)
-        rho = first / mean * xp.ones_like(terms.primal_at_zero())
+        rho = np.where(self.rho[problems] > 0, self.rho[problems], first / mean)
+        rho = self.space.asarray(rho)
         return Iterate(self.rows, terms, self.parts, w, anchor, rho, dtype)
 
     def _step(self, it: Iterate, going: Any, by_factors: Any, worth: float) -> Any:
@@ -281,7 +285,7 @@ class _Run:
                 self.halted[p] = True
 
     def _adopt(self, it: Iterate, problems: Any, chosen: Any) -> None:
-        """Certify the dual points of some problems of an iterate, and keep what is better."""
+        """Certify the weights of some problems of an iterate, and keep what is better."""
         if not len(chosen):
             return
         xp, terms, w, anchor, rho = self.space.xp, it.terms, it.w, it.anchor, it.rho
@@ -292,41 +296,56 @@ class _Run:
         if rho is not None:
             rho = xp.astype(xp.take(rho, index, axis=0) if some else rho, xp.float64)
 
-        def dual_point(part: slice) -> Any:
-            slack = terms.slack(part, self.rows.responses(part, w))
+        def dual_point(part: slice, slack: Any) -> Any:
             near = None
             if anchor is not None:
                 near = xp.take(anchor[part, :], index, axis=1) if some else anchor[part, :]
                 near = xp.astype(near, xp.float64, copy=False)
-            b = terms.implied(part, slack, near, rho).b
-            return terms.feasible(part, b, it.dtype)
+            return terms.feasible(part, terms.implied(part, slack, near, rho).b, it.dtype)
 
-        self._certify(problems[chosen], terms, dual_point, it.dtype)
+        self._certify(problems[chosen], terms, w, dual_point, it.dtype)
+
+    def _certify_start(self, alpha: Any) -> None:
+        """Certify dual variables to start from, with the weights that they make up."""
+        w = self.space.zeros(self.w.shape, self.w.dtype)
+        for part in self.parts:
+            b = self.space.xp.astype(alpha[part, :], w.dtype, copy=False)
+            self.rows.add(part, self.terms.signed(part, b), w)
+        everything = np.arange(self.terms.n_problems)
+        self._certify(everything, self.terms, w, lambda part, slack: alpha[part, :], alpha.dtype)
 
     def _certify(
-        self, problems: Any, terms: Terms, dual_point: Callable[[slice], Any], dtype: Any
+        self,
+        problems: Any,
+        terms: Terms,
+        w: Any,
+        dual_point: Callable[[slice, Any], Any],
+        dtype: Any,
     ) -> None:
-        """Compute the certificate of a dual point of some problems, and keep it where it is better.
+        """Compute the certificate of weights of some problems, and keep them where it is better.
 
-        All in float64, from the dual variables as they are kept.
+        That is ``P(w) - D(alpha)``, all in float64 from w and the dual variables as they are kept.
         """
         xp, n = self.space.xp, terms.n_problems
         alpha = self.space.empty((self.rows.n_rows, terms.n_classes), dtype)
-        w = self.space.zeros((self.rows.n_weights, terms.n_classes), xp.float64)
-        for part in self.parts:
-            alpha[part, :] = dual_point(part)
-            b = xp.astype(alpha[part, :], xp.float64, copy=False)
-            self.rows.add(part, terms.signed(part, b), w)
+        w_of_alpha = xp.zeros_like(w)
         size = terms.dots(w, w)
         length = terms.margin_length(size)
-        totals = self.space.zeros((4, n), xp.float64)
-        totals[0, :] = size
+        totals = self.space.zeros((5, n), xp.float64)
         for part in self.parts:
+            slack = terms.slack(part, self.rows.responses(part, w))
+            alpha[part, :] = dual_point(part, slack)
             b = xp.astype(alpha[part, :], xp.float64, copy=False)
-            Z = self.rows.responses(part, w)
-            totals[1:, :] += xp.stack(list(terms.certify(part, Z, b, self.norm[part], length)))
+            self.rows.add(part, terms.signed(part, b), w_of_alpha)
+            sums = terms.certify(part, slack, b, self.norm[part], length)
+            totals[2:, :] += xp.stack(list(sums))
+        away = w - w_of_alpha
+        totals[0, :], totals[1, :] = size, terms.dots(away, away)
         found = self.space.numpy(totals)
-        both = [primal_and_gap(found[0, j], found[1:, j], self.n_members) for j in range(n)]
+        both = [
+            primal_and_gap(found[0, j], found[2:, j], self.n_members, float(np.sqrt(found[1, j])))
+            for j in range(n)
+        ]
         primal, gap = np.array(both).T
         gap = np.maximum(gap, ROUNDING * primal)
         better = np.flatnonzero(gap < self.gap[problems])

@@ -134,8 +134,8 @@ class Terms(ABC):
         """Return dual variables rounded to a precision, and still feasible."""
 
     @abstractmethod
-    def certify(self, part: slice, Z: Any, b: Any, norm: Any, length: Any) -> Sums:
-        """Return what a certificate adds up, from responses to the weights of b, in float64.
+    def certify(self, part: slice, slack: Any, b: Any, norm: Any, length: Any) -> Sums:
+        """Return what a certificate adds up, in float64.
 
         `norm` are the lengths of the rows, `length` how much a slack changes along a unit row.
         """
@@ -171,19 +171,18 @@ class OneVersusRest(Terms):
         xp = self.space.xp
         return xp.sum(self.cost) * xp.ones_like(self.columns, dtype=xp.float64)
 
-    def _signs(self, part: slice, dtype: Any) -> Any:
-        """Return 1 where a row is of the class of the column, elsewhere -1."""
-        xp = self.space.xp
-        return 2 * xp.astype(self.codes[part][:, None] == self.columns[None, :], dtype) - 1
+    def _own(self, part: slice) -> Any:
+        """Tell where a row is of the class of the column."""
+        return self.codes[part][:, None] == self.columns[None, :]
 
     def dots(self, A: Any, B: Any) -> Any:
         return self.space.xp.sum(A * B, axis=0)
 
     def slack(self, part: slice, Z: Any) -> Any:
-        return 1 - self._signs(part, Z.dtype) * Z
+        return 1 + self.change(part, Z)
 
     def change(self, part: slice, Z: Any) -> Any:
-        return -self._signs(part, Z.dtype) * Z
+        return self.space.xp.where(self._own(part), -Z, Z)
 
     def implied(self, part: slice, slack: Any, anchor: Any, rho: Any) -> Implied:
         xp, cost = self.space.xp, self.costs(part, slack.dtype)
@@ -209,10 +208,10 @@ class OneVersusRest(Terms):
         return losses, losses - proven
 
     def signed(self, part: slice, b: Any) -> Any:
-        return self._signs(part, b.dtype) * b
+        return self.space.xp.where(self._own(part), b, -b)
 
     def unsigned(self, part: slice, signed: Any) -> Any:
-        return self._signs(part, signed.dtype) * signed
+        return self.signed(part, signed)
 
     def clipped(self, part: slice, b: Any) -> Any:
         xp, cost = self.space.xp, self.costs(part, b.dtype)
@@ -245,9 +244,8 @@ class OneVersusRest(Terms):
             return rounded
         return xp.minimum(rounded, rounded_down(xp, self.costs(part, b.dtype), dtype))
 
-    def certify(self, part: slice, Z: Any, b: Any, norm: Any, length: Any) -> Sums:
-        xp, cost = self.space.xp, self.costs(part, Z.dtype)
-        slack = self.slack(part, Z)
+    def certify(self, part: slice, slack: Any, b: Any, norm: Any, length: Any) -> Sums:
+        xp, cost = self.space.xp, self.costs(part, slack.dtype)
         error = float(SLACK_ROUNDING) * (1 + length[None, :] * norm[:, None])
         losses = xp.sum(self._share(slack, xp.zeros_like(b), cost), axis=0)
         gap = xp.maximum(self._share(slack - error, b, cost), self._share(slack + error, b, cost))
