@@ -24,6 +24,7 @@ class AllAtOnce(Terms):
         super().__init__(space, codes, cost, n_classes)
         self.joint = joint
         self.columns = space.xp.arange(n_classes, dtype=codes.dtype, device=space.device)
+        self._levels = space.zeros((codes.shape[0], 1), cost.dtype)  # of the latest projections
 
     def primal_at_zero(self) -> Any:
         total = self.space.xp.sum(self.cost) * (1 if self.joint else self.n_classes - 1)
@@ -50,35 +51,35 @@ class AllAtOnce(Terms):
         if not self.joint:
             b = xp.minimum(xp.maximum(u, zero), cost)
             return Implied(b, xp.where((u > 0) & (u < cost), 1 / rho, zero))
-        b, bound = self._projected(u, cost)
+        b, bound = self._projected(part, u, cost)
         return Implied(b, xp.where(b > 0, 1 / rho, zero), bound)
 
-    def _projected(self, u: Any, cost: Any) -> tuple[Any, Any]:
+    def _projected(self, part: slice, u: Any, cost: Any) -> tuple[Any, Any]:
         """Return the projection of each row of u to ``b >= 0, sum b <= cost``, and where it is =.
 
-        There, b = max(u - level, 0). With the largest entry of u taken away, which keeps huge
-        numbers exact, the level is at least -cost: from there Newton steps on the sum, which is
-        convex and decreasing, find it (Michelot 1986). Each drops entries, and never the largest.
+        That is b = max(u - level, 0), with level > 0 where the sum is at its bound. With the
+        largest entry of u taken away, which keeps huge numbers exact, the level is at least -cost.
+        The sum is convex and decreasing in the level: the first Newton step (Michelot 1986), from
+        where the level was before, ends below it, and then each drops entries until none does.
         """
         xp = self.space.xp
         zero = xp.zeros_like(u)
-        b = xp.maximum(u, zero)
-        bound = xp.sum(b, axis=1, keepdims=True) > cost
-        if not bool(xp.any(bound)):
-            return b, bound
         top = xp.max(u, axis=1, keepdims=True)
+        least = xp.maximum(-cost, -top)  # -top is a level of 0
         u = u - top
-        level = xp.maximum(-cost, -top)
-        number, before = self.n_classes * u.shape[0], self.n_classes * u.shape[0] + 1
-        while number < before:
+        level = xp.maximum(xp.astype(self._levels[part, :], u.dtype) - top, least)
+        first = True
+        while True:
             above = u > level
             counts = xp.sum(xp.astype(above, u.dtype), axis=1, keepdims=True)
             sums = xp.sum(xp.where(above, u, zero), axis=1, keepdims=True)
-            counts = xp.maximum(counts, xp.ones_like(counts))
-            level = xp.maximum(level, (sums - cost) / counts)  # never less, by rounding
-            before, number = number, int(xp.sum(counts, dtype=xp.float64))
-        b = xp.where(bound, xp.maximum(u - level, zero), b)
-        return b, bound
+            better = (sums - cost) / xp.maximum(counts, xp.ones_like(counts))
+            better = xp.maximum(better, least if first else level)  # never less, by rounding
+            if not first and not bool(xp.any(better > level)):
+                break
+            level, first = better, False
+        self._levels[part, :] = xp.astype(level + top, self._levels.dtype)
+        return xp.maximum(u - level, zero), level > -top
 
     def losses(self, part: slice, slack: Any, b: Any) -> tuple[Any, Any]:
         losses = self._loss(slack) * self.costs(part, slack.dtype)[:, 0]
@@ -117,14 +118,14 @@ class AllAtOnce(Terms):
 
     def curvature(self, part: slice, free: Any, bound: Any, Z: Any) -> Any:
         xp = self.space.xp
-        moved = free * self.change(part, Z)
-        total = xp.sum(moved, axis=1, keepdims=True)
+        moved = free * Z
+        total, whole = (xp.sum(each, axis=1, keepdims=True) for each in (moved, free))
+        level = xp.take_along_axis(Z, self.codes[part][:, None], axis=1)
         if bound is not None:  # the sum stays what it is
-            whole, none = xp.sum(free, axis=1, keepdims=True), xp.zeros_like(total)
-            share = total / xp.where(whole > 0, whole, xp.ones_like(whole))
-            moved -= free * xp.where(bound, share, none)
-            total = xp.where(bound, none, total)
-        return xp.where(self._own(part), -total, moved)
+            mean = total / xp.where(whole > 0, whole, xp.ones_like(whole))
+            level = xp.where(bound, mean, level)
+        moved -= free * level
+        return xp.where(self._own(part), level * whole - total, moved)
 
     def diagonal(self, part: slice, free: Any, bound: Any) -> Any:
         xp = self.space.xp
