@@ -4,6 +4,8 @@ NumPy, torch and array-api-strict on the CPU run the code that a GPU runs; tests
 what matters there.
 """
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -16,12 +18,14 @@ from sklearn.exceptions import ConvergenceWarning
 import dualsweep.device.directions as directions
 import dualsweep.device.rows as rows_module
 from dualsweep import LinearSVC, LinearSVCCV, certify, compare_multiclass, svc_path
+from dualsweep._host import to_host
 from dualsweep.device.arrays import Space
 from dualsweep.device.iterate import Iterate
 from dualsweep.device.multiclass import AllAtOnce
 from dualsweep.device.rows import DenseRows, SparseRows
 from dualsweep.device.terms import OneVersusRest, rounded_down
-from dualsweep.estimators._device import _compat, host, space_of
+from dualsweep.estimators._device import _compat, space_of
+from dualsweep.io import load_model, save_liblinear, save_model
 from dualsweep.problems.losses import LOSSES
 from dualsweep.training import Context, OnDevice, Settings, data_in_memory, train
 
@@ -105,11 +109,11 @@ def dispatch(monkeypatch):
 
 def check_certificate(X, y, model, cost, params, tol):
     """Compare the certificate with one recomputed in plain NumPy, and what it promises."""
-    coef, duals = host(model.coef_), host(model.dual_coef_)
+    coef, duals = to_host(model.coef_), to_host(model.dual_coef_)
     duals = duals.toarray() if sp.issparse(duals) else duals
     X = X.toarray() if sp.issparse(X) else np.asarray(X)
-    W = np.column_stack([coef, host(model.intercept_)])
-    k = len(host(model.classes_))
+    W = np.column_stack([coef, to_host(model.intercept_)])
+    k = len(to_host(model.classes_))
     rows = np.column_stack([X, np.ones(len(X))]).astype(np.float64)
     away = np.linalg.norm(W - duals.astype(np.float64) @ rows)
     assert away <= np.sqrt(2 * model.dual_gap_) * (1 + 1e-9)
@@ -141,7 +145,7 @@ def check_agreement(one, other):
     """Two models of a problem differ by no more than their certificates allow."""
     gaps = one.dual_gap_ + other.dual_gap_ + 1e-12 * one.primal_objective_
     assert abs(one.primal_objective_ - other.primal_objective_) <= gaps
-    difference = host(one.coef_) - host(other.coef_)
+    difference = to_host(one.coef_) - to_host(other.coef_)
     allowed = np.sqrt(2 * one.dual_gap_) + np.sqrt(2 * other.dual_gap_) + 1e-9
     assert np.linalg.norm(difference) <= allowed  # P is strongly convex
 
@@ -188,10 +192,13 @@ def test_all_libraries_train_the_same_model(dispatch, convert, params, dtype):
     scores = model.decision_function(convert(X))
     assert type(scores) is type(convert(X))
     np.testing.assert_allclose(
-        host(scores), X @ host(model.coef_).T + host(model.intercept_), rtol=1e-4, atol=1e-5
+        to_host(scores),
+        X @ to_host(model.coef_).T + to_host(model.intercept_),
+        rtol=1e-4,
+        atol=1e-5,
     )
-    predicted = host(model.predict(convert(X)))
-    np.testing.assert_array_equal(predicted, host(scores).argmax(axis=1))
+    predicted = to_host(model.predict(convert(X)))
+    np.testing.assert_array_equal(predicted, to_host(scores).argmax(axis=1))
     assert model.score(convert(X), convert(y)) == np.mean(predicted == y)
 
 
@@ -207,7 +214,7 @@ def test_csr_matrices_of_cupy(params, n_classes):
     if n_classes == 4:
         check_certificate(X, y, model, np.full(len(y), 0.3), params, 1e-6)
     check_agreement(model, LinearSVC(**more, random_state=0).fit(X, y))
-    predicted = host(model.predict(as_cupy(X)))
+    predicted = to_host(model.predict(as_cupy(X)))
     reference = LinearSVC(**more, random_state=0).fit(X, y)
     assert np.mean(predicted == reference.predict(X)) > 0.99
 
@@ -445,10 +452,10 @@ def test_warm_starts(dispatch, convert, params):
     X, y = convert(X), convert(y)
     model = LinearSVC(warm_start=True, tol=1e-6, **params).fit(X, y)
     cold = model.n_iter_
-    before = host(model.coef_)
+    before = to_host(model.coef_)
     model.fit(X, y)
     assert model.n_iter_ == 0 < cold
-    np.testing.assert_allclose(host(model.coef_), before, atol=1e-5)
+    np.testing.assert_allclose(to_host(model.coef_), before, atol=1e-5)
     model.set_params(C=0.5).fit(X, y)
     check_agreement(model, LinearSVC(C=0.5, tol=1e-6, **params).fit(X, y))
 
@@ -469,7 +476,7 @@ def test_paths_and_searches(dispatch, convert):
     check_agreement(found, reference)
     predicted = found.predict(convert(X))
     assert type(predicted) is type(convert(y))
-    np.testing.assert_array_equal(host(predicted), reference.predict(X))
+    np.testing.assert_array_equal(to_host(predicted), reference.predict(X))
     assert found.score(convert(X), convert(y)) == reference.score(X, y)
     weighted = LinearSVCCV(**options, scoring="balanced_accuracy").fit(
         convert(X), convert(y), sample_weight=convert(np.ones(len(y)))
@@ -596,7 +603,7 @@ def test_the_same_device_gives_the_same_model(convert):
     X, y = convert(np.repeat(X, 50, axis=0).astype(np.float32)), convert(np.repeat(y, 50))
     for params in FORMULATIONS:
         one, other = (LinearSVC(**params).fit(X, y) for _ in range(2))
-        np.testing.assert_array_equal(host(one.coef_), host(other.coef_))
+        np.testing.assert_array_equal(to_host(one.coef_), to_host(other.coef_))
 
 
 @pytest.mark.gpu
@@ -608,3 +615,110 @@ def test_devices_are_not_mixed():
     assert isinstance(model.classes_, np.ndarray)
     with pytest.raises(ValueError, match="coef_ is"):
         model.predict(X)
+
+
+@everywhere
+@pytest.mark.parametrize("params", [{"loss": "hinge"}, {"multi_class": "weston_watkins"}])
+def test_models_move_to_the_host(dispatch, convert, params, tmp_path):
+    """And there, they are certified, saved, and trained on."""
+    array_api = pytest.importorskip("sklearn.utils._array_api")
+    if not hasattr(array_api, "move_estimator_to"):
+        pytest.skip("this scikit-learn moves no estimators")
+    X, y = some_digits()
+    model = LinearSVC(C=0.3, tol=1e-5, warm_start=True, **params).fit(convert(X), convert(y))
+    moved = array_api.move_estimator_to(model, xnp, "cpu")
+    assert type(moved.coef_) is type(moved.dual_coef_) is np.ndarray
+    np.testing.assert_array_equal(moved.predict(X), to_host(model.predict(convert(X))))
+    certificate = certify(moved, X, y)
+    assert certificate.primal == pytest.approx(model.primal_objective_, rel=1e-9)
+    assert certificate.n_iter == 0  # its own dual variables prove it
+    save_model(model, tmp_path / "model.npz")
+    again = load_model(tmp_path / "model.npz")
+    np.testing.assert_array_equal(again.coef_, moved.coef_)
+    np.testing.assert_array_equal(again.dual_coef_.toarray(), moved.dual_coef_)
+    save_liblinear(model, tmp_path / "model.txt")
+    np.testing.assert_array_equal(load_model(tmp_path / "model.txt").coef_, moved.coef_)
+    for each in (model, moved):
+        each.fit(X, y)  # from the dual variables it has
+        assert isinstance(each.coef_, np.ndarray)
+        check_agreement(each, moved)
+
+
+@everywhere
+def test_callbacks_see_models_where_they_are(dispatch, convert):
+    pytest.importorskip("sklearn.callback")
+    X, y = some_digits()
+    X, y = convert(X), convert(y)
+
+    class Recorder:
+        def __init__(self, stop_after):
+            self.objectives, self.names, self.stop_after = [], [], stop_after
+
+        def setup(self, estimator, context):
+            pass
+
+        def teardown(self, estimator, context):
+            pass
+
+        def on_fit_task_begin(self, estimator, context):
+            pass
+
+        def on_fit_task_end(self, estimator, context, *, fitted_estimator):
+            self.names.append(context.task_name)
+            if fitted_estimator is not None:
+                assert type(fitted_estimator.coef_) is type(X)
+                W = np.column_stack(
+                    [to_host(fitted_estimator.coef_), to_host(fitted_estimator.intercept_)]
+                )
+                naive = NaiveMulticlass(
+                    to_host(X), to_host(y), np.ones(X.shape[0]), "weston_watkins", 1.0, n_classes=4
+                )
+                self.objectives.append(naive.primal(W.T))
+            return len(self.names) >= self.stop_after
+
+    recorder = Recorder(np.inf)
+    model = LinearSVC(multi_class="weston_watkins", tol=1e-5).set_callbacks(recorder).fit(X, y)
+    assert len(recorder.objectives) == model.n_iter_
+    assert recorder.objectives[-1] == pytest.approx(model.primal_objective_, rel=1e-9)
+    model.set_callbacks(Recorder(3))
+    with pytest.warns(ConvergenceWarning):
+        assert model.fit(X, y).n_iter_ == 3
+    recorder = Recorder(np.inf)
+    LinearSVC().set_callbacks(recorder).fit(X, y)
+    assert recorder.names.count("class") == 4
+
+
+def test_a_linear_probe_from_tensors_to_predictions(monkeypatch, capsys):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "examples"))
+    import linear_probe
+
+    options = ["--rows", "1500", "--columns", "24", "--classes", "5", "--device", "cpu"]
+    model, accuracy = linear_probe.main(options)
+    assert isinstance(model.coef_, torch.Tensor)
+    X, y = linear_probe.embeddings(1500, 24, 5, "cpu")
+    reference = LinearSVC(C=model.C_, tol=1e-3, random_state=0).fit(X[:1200].numpy(), y[:1200])
+    check_agreement(model, reference)
+    assert accuracy == pytest.approx(reference.score(X[1200:].numpy(), y[1200:]), abs=0.03)
+    assert f"{accuracy:.3f}" in capsys.readouterr().out
+
+
+@pytest.mark.gpu
+def test_products_are_rough_only_for_directions():
+    X, _ = some_digits()
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    space = space_of(as_cuda(X.astype(np.float32)))
+    A = torch.randn((512, 512), device="cuda", generator=torch.Generator("cuda").manual_seed(0))
+    exact = A.double() @ A.double()
+
+    def error():
+        return float((A @ A - exact).abs().max())
+
+    before = torch.backends.cuda.matmul.fp32_precision
+    with space.products():
+        careful = error()
+        with space.products(rough=True):
+            assert error() > 20 * careful
+        assert error() == careful
+    assert torch.backends.cuda.matmul.fp32_precision == before

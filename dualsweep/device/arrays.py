@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from .._host import to_host
+
 __all__ = ["Space"]
 
 
@@ -38,11 +40,7 @@ class Space:
 
     def numpy(self, array: Any) -> Any:
         """Return an array here as NumPy's."""
-        if hasattr(array, "get"):
-            return array.get()
-        if hasattr(array, "cpu"):
-            return array.detach().cpu().numpy()
-        return np.asarray(array)
+        return to_host(array)
 
     def current(self) -> Any:
         """Return a ``with`` block in which new arrays are made on the device."""
@@ -65,11 +63,12 @@ class Space:
         import torch
 
         settings = torch.backends.cuda.matmul
-        name, exact, fast = "fp32_precision", "ieee", "tf32"
+        name: str = "fp32_precision"
+        value: Any = "tf32" if rough else "ieee"
         if not hasattr(settings, name):  # before torch 2.9
-            name, exact, fast = "allow_tf32", False, True
+            name, value = "allow_tf32", rough
         before = getattr(settings, name)
-        setattr(settings, name, fast if rough else exact)
+        setattr(settings, name, value)
         try:
             yield
         finally:

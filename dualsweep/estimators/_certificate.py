@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._host import to_host
 from ..problems.result import relative
 from ..solvers.run import ROUNDING, primal_and_gap_of
 from ..training import Context, Fitted, TrainingSet, train
@@ -118,6 +120,8 @@ def certify(
                 f"{_some(data.classes)}."
             )
         duals = getattr(model, "dual_coef_", None)
+        if duals is not None:
+            duals = sp.csr_array(to_host(duals))
         # The certificate of its own dual variables, or of none.
         found = train(data, replace(settings, max_iter=0), context, duals=duals)
         primals = _primals(found, weights)

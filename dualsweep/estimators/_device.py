@@ -11,10 +11,11 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from .._host import to_host
 from ..device.arrays import Space
 from ..training import OnDevice
 
-__all__ = ["DevicePredictions", "check_device_data", "host", "refuse_device", "space_of"]
+__all__ = ["DevicePredictions", "check_device_data", "refuse_device", "space_of"]
 
 SLICE = 1 << 26  # scores computed at a time for predictions
 
@@ -57,13 +58,6 @@ def _compat() -> Any:
     return array_api_compat
 
 
-def host(array: Any) -> Any:
-    """Return an array on the host, wherever it is."""
-    if isinstance(array, np.ndarray) or not hasattr(array, "dtype"):
-        return array
-    return Space(None, None).numpy(array)
-
-
 def refuse_device(X: Any, what: str) -> None:
     """Raise TypeError if X is on a device."""
     if space_of(X) is not None:
@@ -84,13 +78,13 @@ def check_device_data(
     if y is None:
         raise ValueError("There are no labels: y is None.")
     there = _is_here(y, "y", X, space)
-    labels = column_or_1d(host(y), warn=True)
+    labels = column_or_1d(to_host(y), warn=True)
     check_classification_targets(labels)
     if len(labels) != n:
         raise ValueError(f"X has {n} rows, but y has {len(labels)}.")
     if sample_weight is not None:
         _is_here(sample_weight, "sample_weight", X, space)
-        sample_weight = host(sample_weight)
+        sample_weight = to_host(sample_weight)
     estimator.n_features_in_ = X.shape[1]
     estimator.__dict__.pop("feature_names_in_", None)
     return OnDevice(X, space, there), labels, sample_weight
@@ -216,8 +210,8 @@ class DevicePredictions:
         """
         if self._space(X) is None:
             return float(super().score(X, y, sample_weight=sample_weight))  # type: ignore[misc]
-        weight = None if sample_weight is None else host(sample_weight)
-        return float(accuracy_score(host(y), host(self.predict(X)), sample_weight=weight))
+        weight = None if sample_weight is None else to_host(sample_weight)
+        return float(accuracy_score(to_host(y), to_host(self.predict(X)), sample_weight=weight))
 
     def _space(self, X: Any) -> Space | None:
         """Return where X is; ValueError if the model is elsewhere."""

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._host import to_host
 from ..problems.result import Progress
 from ..training import Context, DeviceSet, Fitted, Settings, TrainingSet, Watcher, train
 from ..training.progress import Bars
-from ._device import host
 from .svc import LinearSVC
 
 __all__ = ["Fold", "FoldBar", "Point", "advance_folds"]
@@ -130,7 +130,7 @@ class Fold:
             self.seconds[c],
             model.support_.shape[0],
             model.relative_gap_,
-            float(np.linalg.norm(host(model.coef_))),
+            float(np.linalg.norm(to_host(model.coef_))),
         )
         last = Progress(model.n_iter_, model.relative_gap_, model.history_["active"][-1], None)
         self.bar.show(C, last, self.tried - 1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._device import host
+from .._host import to_host
 from .svc import LinearSVC
 
 __all__ = ["OnHost"]
@@ -20,13 +20,13 @@ class OnHost(LinearSVC):
     def of(cls, model: LinearSVC) -> OnHost:
         """Return the same model as one of this kind."""
         twin = cls(**model.get_params())
-        twin.__dict__.update(vars(model), classes_=host(model.classes_))
+        twin.__dict__.update(vars(model), classes_=to_host(model.classes_))
         return twin
 
     def decision_function(self, X: Any) -> Any:
         """Return scores on the host."""
-        return host(super().decision_function(X))
+        return to_host(super().decision_function(X))
 
     def predict(self, X: Any) -> Any:
         """Return classes on the host."""
-        return host(super().predict(X))
+        return to_host(super().predict(X))

@@ -25,9 +25,10 @@ from sklearn.utils.metadata_routing import (
 )
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
+from .._host import to_host
 from ..training import OnDevice, data_in_memory, train
 from ._choices import with_choices
-from ._device import DevicePredictions, host, space_of
+from ._device import DevicePredictions, space_of
 from ._on_host import OnHost
 from ._search import choose, search
 from ._validation import check_Cs, check_data
@@ -347,8 +348,10 @@ class LinearSVCCV(DevicePredictions, LinearClassifierMixin, SparseCoefMixin, Bas
             score_params = process_routing(self, "score", **score_params).scorer.score
         given = {name: value for name, value in score_params.items() if value is not None}
         if space_of(X) is not None:
-            given = {name: host(value) for name, value in given.items()}
-            return float(self._get_scorer()(OnHost.of(self.best_estimator_), X, host(y), **given))
+            given = {name: to_host(value) for name, value in given.items()}
+            return float(
+                self._get_scorer()(OnHost.of(self.best_estimator_), X, to_host(y), **given)
+            )
         return float(self._get_scorer()(self, X, y, **given))
 
     def _get_scorer(self) -> Any:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .._host import to_host
 from ..training import Context, DeviceSet, Fitted, Settings, TrainingSet, data_in_memory, train
-from ._device import host
 from ._validation import check_Cs, check_data
 from .svc import LinearSVC
 
@@ -40,12 +40,12 @@ class SVCPath:
     @property
     def coefs(self) -> Any:
         """Weights, of shape (n_Cs, 1 or n_classes, n_features)."""
-        return np.stack([host(model.coef_) for model in self.models])
+        return np.stack([to_host(model.coef_) for model in self.models])
 
     @property
     def intercepts(self) -> Any:
         """Intercepts, of shape (n_Cs, 1 or n_classes)."""
-        return np.stack([host(model.intercept_) for model in self.models])
+        return np.stack([to_host(model.intercept_) for model in self.models])
 
     @property
     def primal_objectives(self) -> Any:

@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model._base import LinearClassifierMixin, SparseCoefMixin
@@ -14,9 +15,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from .._host import to_host
 from ..training import (
     BlockSet,
     Context,
+    DeviceSet,
     OnDevice,
     Settings,
     draw_seed,
@@ -27,7 +30,7 @@ from ..training import (
 from ..training.verdict import shortfall
 from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, FitCallbacks, with_callbacks
 from ._choices import CONSTRAINTS, with_choices
-from ._device import DevicePredictions, host
+from ._device import DevicePredictions
 from ._validation import check_data
 
 __all__ = ["LinearSVC"]
@@ -310,7 +313,11 @@ class LinearSVC(
             raise ValueError(
                 "Block by block there is no warm start. Set warm_start=False, or pass a checkpoint."
             )
-        return self.dual_coef_ if np.array_equal(host(self.classes_), data.classes) else None
+        if not np.array_equal(to_host(self.classes_), data.classes):
+            return None
+        if isinstance(data, DeviceSet) or sp.issparse(self.dual_coef_):
+            return self.dual_coef_
+        return sp.csr_array(to_host(self.dual_coef_))  # of a model that was trained on a device
 
     def _warn(self, stacklevel: int) -> None:
         """Warn if the model has not converged."""

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
+from .._host import to_host
 from ._checks import check_weights
 from ._files import atomic_file, naming
 
@@ -70,12 +71,12 @@ def save_liblinear(model: Any, path: str | Path, *, force: bool = False) -> None
     """
     if not hasattr(model, "coef_"):
         raise ValueError(f"This {type(model).__name__} is not fitted; call fit before saving it.")
-    labels = integer_classes(model.classes_)
+    labels = integer_classes(to_host(model.classes_))
     binary = len(labels) == 2
     bias = float(model.intercept_scaling) if model.fit_intercept else -1.0
-    weights = model.coef_.toarray() if sp.issparse(model.coef_) else model.coef_
+    weights = model.coef_.toarray() if sp.issparse(model.coef_) else to_host(model.coef_)
     if bias > 0:
-        weights = np.hstack([weights, model.intercept_[:, None] / bias])
+        weights = np.hstack([weights, to_host(model.intercept_)[:, None] / bias])
     # A single row of weights speaks for our second class, and in LIBLINEAR for the first.
     header = [
         f"solver_type {_solver_type(model, binary)}",

@@ -65,9 +65,7 @@ def certify_rows(
     totals[0], totals[1], totals[2] = losses, gap, summed
 
 
-def primal_and_gap(
-    size: float, totals: Any, n: int, distance: float = 0.0
-) -> tuple[float, float]:
+def primal_and_gap(size: float, totals: Any, n: int, distance: float = 0.0) -> tuple[float, float]:
     """Return primal and gap of n rows with these totals, the weights being of this squared length.
 
     Shares make up ``P(w) - D(alpha)`` but for ``1/2 |w - w(alpha)|^2``, w(alpha) the exact weights:
