@@ -68,7 +68,6 @@ class Library:
             import cupy
 
             self.cupy = cupy
-            cupy.cuda.set_allocator(cupy.cuda.MemoryPool(cupy.cuda.malloc).malloc)
 
     def array(self, values):
         if self.name == "torch":
