@@ -588,11 +588,12 @@ def test_memory_of_a_device_is_given_back(convert):
     assert model.converged_
     del model
     assert before - free() < 2**24
-    needed = space.free_bytes() / len(X) / 8
-    with pytest.raises(MemoryError):
+    ballast = space.empty((int(space.free_bytes()) - 2**31,), space.xp.uint8)
+    with pytest.raises(MemoryError, match="ran out of memory"):
         LinearSVC(multi_class="crammer_singer", memory_limit=2**62).fit(
-            X, np.arange(len(X)) % int(needed)
+            X, np.arange(len(y)) % 20_000
         )
+    del ballast
     assert before - free() < 2**24
 
 
