@@ -4,7 +4,9 @@ NumPy, torch and array-api-strict on the CPU run the code that a GPU runs; tests
 what matters there.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -66,7 +68,9 @@ def as_strict(array):
 
 
 def as_torch(array):
-    return pytest.importorskip("torch", reason="torch is not installed").asarray(array)
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    torch.set_num_threads(1)  # more are slower on so little
+    return torch.asarray(array)
 
 
 def as_cuda(array):
@@ -703,6 +707,29 @@ def test_a_linear_probe_from_tensors_to_predictions(monkeypatch, capsys):
     check_agreement(model, reference)
     assert accuracy == pytest.approx(reference.score(X[1200:].numpy(), y[1200:]), abs=0.03)
     assert f"{accuracy:.3f}" in capsys.readouterr().out
+
+
+def test_the_precision_of_torch_is_restored_whatever_threads_do():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    settings = torch.backends.cuda.matmul
+    if not hasattr(settings, "fp32_precision"):
+        pytest.skip("this torch names its precisions otherwise")
+    space = Space(_compat().array_namespace(torch.empty(1)), SimpleNamespace(type="cuda"))
+    before, seen = settings.fp32_precision, []
+
+    def train():
+        for _ in range(200):
+            with space.products():
+                with space.products(rough=True):
+                    seen.append(settings.fp32_precision == "tf32")
+                seen.append(settings.fp32_precision == "ieee")
+
+    with ThreadPoolExecutor(4) as pool:
+        for each in [pool.submit(train) for _ in range(4)]:
+            each.result()
+    assert len(seen) == 1600
+    assert all(seen)
+    assert settings.fp32_precision == before
 
 
 @pytest.mark.gpu

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import numpy as np
 from .._host import to_host
 
 __all__ = ["Space"]
+
+PRECISION = RLock()  # held while torch's setting, one for all threads, is not what it was
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,8 @@ class Space:
         """Within the block, multiply float32 as such, or roughly where that is faster.
 
         Roughly means factors rounded to 10 bits (TF32): by torch on CUDA devices, where a product
-        takes a fifth of the time. Whatever torch was told to do before is restored.
+        takes a fifth of the time. Whatever torch was told to do before is restored; other threads
+        that come here wait until then.
         """
         if self.library != "torch" or self.device.type != "cuda":
             yield
@@ -67,12 +71,13 @@ class Space:
         value: Any = "tf32" if rough else "ieee"
         if not hasattr(settings, name):  # before torch 2.9
             name, value = "allow_tf32", rough
-        before = getattr(settings, name)
-        setattr(settings, name, value)
-        try:
-            yield
-        finally:
-            setattr(settings, name, before)
+        with PRECISION:
+            before = getattr(settings, name)
+            setattr(settings, name, value)
+            try:
+                yield
+            finally:
+                setattr(settings, name, before)
 
     def free_bytes(self) -> float:
         """Return how much memory the device has left; infinity where that is not its own."""
