@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 
-.PHONY: demo test lint types fuzz mutate coverage bench-binary bench-hard bench-multiclass bench-regression bench-io bench-path bench-sdm bench-dask clean
+.PHONY: demo test lint types fuzz mutate coverage bench-binary bench-gpu bench-hard bench-multiclass bench-regression bench-io bench-path bench-sdm bench-dask clean
 
 demo: $(VENV)/.plot
 	$(BIN)/dualsweep demo
@@ -54,6 +54,14 @@ bench-binary: $(VENV)/.dev
 		--solvers dualsweep liblinear sklearn "sklearn[dual=False]" rehline \
 		--repeats 3 --cap 60 --floor 5e-4 \
 		--out benchmarks/outputs/binary.csv --table benchmarks/outputs/binary.md
+
+# Linear probes, mnist and text on a GPU, against torch's L-BFGS and this machine's cores, for which
+# torch has to be installed; CSR matrices and CUPY=1 need CuPy.
+bench-gpu: $(VENV)/.dev
+	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/gpu.py --cells embeddings mnist \
+		--who ours l-bfgs cpu
+	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/gpu.py --cells blogs imdb \
+		--who ours cpu --library cupy
 
 # Time against C, from easy to hard, of all our methods and all peers. Takes hours; can be filled in
 # pieces, for instance with SUBSET="--data a9a --C 100".

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
-
-import numpy as np
 
 from ..problems.result import Progress, Result
 from ..training import Watcher
@@ -70,7 +69,7 @@ class FitCallbacks(Watcher):
             return False
         attributes = None  # the weights of one class alone make no estimator
         if self.single:
-            attributes = self.attributes(np.array(progress.w, dtype=np.float64))
+            attributes = self.attributes(deepcopy(progress.w))
         stop = self.epochs[p].call_on_fit_task_end(
             **self.data, reconstruction_attributes=attributes
         )

@@ -6,17 +6,20 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.svm._base import BaseSVC
 from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
+from .._host import to_host
 from ..problems.result import relative
 from ..solvers.blocks import Blocks
 from ..solvers.run import ROUNDING, primal_and_gap_of
 from ..training import Context, load_if_it_fits, train, training_data
 from ..training.formulations import Formulation
 from ._choices import REGISTRIES
+from ._device import refuse_device
 from ._validation import check_store_labels, check_weights
 from .certified import CertifiedModel
 from .svc import LinearSVC
@@ -113,6 +116,7 @@ def certify(
     False
     """
     model = _linear_model(model)
+    refuse_device(X, "certify")
     given = {"C": C, "loss": loss, "multi_class": multi_class, "epsilon": epsilon}
     problem = _problem(model, **given, intercept=intercept)
     X, y = _checked(model, *load_if_it_fits(X, y, memory_limit))
@@ -132,6 +136,8 @@ def certify(
                 f"{_some(data.classes)}."
             )
         duals = getattr(model, "dual_coef_", None)
+        if duals is not None:
+            duals = sp.csr_array(to_host(duals))
         # The certificate of its own dual variables, or of none. What was found is large, and let go
         # of as soon as what it proves is known.
         found = train(data, replace(settings, max_iter=0), context, duals=duals)

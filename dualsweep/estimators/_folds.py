@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._host import to_host
 from ..problems.result import Progress
-from ..training import BlockSet, Context, Fitted, Settings, TrainingSet, Watcher, train
+from ..training import BlockSet, Context, DeviceSet, Fitted, Settings, TrainingSet, Watcher, train
 from ..training.progress import Bars
 from .certified import CertifiedModel
 
@@ -60,7 +61,7 @@ class Fold:
         What is scored is a copy of it.
     settings : Settings
         Those of every training, but for C.
-    data : TrainingSet or BlockSet
+    data : TrainingSet, BlockSet or DeviceSet
         All rows.
     train, test : indices, slices or masks
         Which of the rows; a row that is there twice counts twice.
@@ -79,7 +80,7 @@ class Fold:
         self,
         model: CertifiedModel,
         settings: Settings,
-        data: TrainingSet | BlockSet,
+        data: TrainingSet | BlockSet | DeviceSet,
         train: Any,
         test: Any,
         Cs: Sequence[float],
@@ -89,7 +90,7 @@ class Fold:
     ) -> None:
         rows = np.arange(len(data.y))
         times = np.bincount(rows[train], minlength=len(rows))
-        self.data: TrainingSet | BlockSet = data.part(times, context.workers)
+        self.data: TrainingSet | BlockSet | DeviceSet = data.part(times, context.workers)
         if isinstance(settings.class_weight, dict):
             missing = set(data.classes.tolist()) - set(self.data.classes.tolist())
             weights = {k: w for k, w in settings.class_weight.items() if k not in missing}
@@ -128,9 +129,9 @@ class Fold:
         self.points[c] = Point(
             float("nan") if self.context.stop() else score(model, self.test),
             self.seconds[c],
-            len(model.support_),
+            model.support_.shape[0],
             model.relative_gap_,
-            float(np.linalg.norm(model.coef_)),
+            float(np.linalg.norm(to_host(model.coef_))),
         )
         last = Progress(model.n_iter_, model.relative_gap_, model.history_["active"][-1], None)
         self.bar.show(C, last, self.tried - 1.0)

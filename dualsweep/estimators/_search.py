@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._threads import Workers
-from ..training import BlockSet, Context, Settings, TrainingSet, Watcher
+from ..training import BlockSet, Context, DeviceSet, Settings, TrainingSet, Watcher
 from ._folds import Fold, FoldBar, advance_folds
 from .certified import CertifiedModel
 
@@ -28,7 +28,7 @@ STRIDE, ENOUGH = 3, 16
 def search(
     model: CertifiedModel,
     settings: Settings,
-    data: TrainingSet | BlockSet,
+    data: TrainingSet | BlockSet | DeviceSet,
     splits: Any,
     Cs: Any,
     score: Callable[[Any, Any], float],
@@ -43,7 +43,7 @@ def search(
         What is scored is a copy of it.
     settings : Settings
         Those of every training, but for C.
-    data : TrainingSet or BlockSet
+    data : TrainingSet, BlockSet or DeviceSet
         All rows.
     splits : list of pairs
         Rows to train and to score on, for each fold.

@@ -12,6 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from ..solvers.blocks import Blocks
+from ..training import OnDevice
+from ._device import check_device_data, refuse_device, space_of
 
 __all__ = ["check_Cs", "check_data", "check_store_labels", "check_weights"]
 
@@ -24,13 +26,19 @@ FIRST, LAST = -6, 3  # powers of 2
 def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     """Return X, y and sample weights as they are trained on; note on `estimator` what X looks like.
 
-    X may be a store, with labels that replace its own, or y None. The weights are float64, or None
-    if there are none. A regressor's y has to be numbers, and any other's classes.
+    X may be a store, with labels that replace its own, or y None; or a matrix on a device. The
+    weights are float64, or None if there are none. A regressor's y has to be numbers, and any
+    other's classes.
     """
     numeric = is_regressor(estimator)
     if not numeric:
         _refuse_several_labels(y)
-    if isinstance(X, Blocks):
+    space = space_of(X)
+    if space is not None:
+        if numeric:
+            refuse_device(X, type(estimator).__name__)
+        X, y, sample_weight = check_device_data(estimator, X, y, sample_weight, space)
+    elif isinstance(X, Blocks):
         y = check_store_labels(X, y, numeric)
         estimator.__dict__.pop("feature_names_in_", None)
         estimator.n_features_in_ = X.shape[1]
@@ -94,6 +102,8 @@ def check_weights(sample_weight: Any, X: Any) -> Any:
     """Return the sample weights as float64, or None if there are none."""
     if sample_weight is None:
         return None
+    if isinstance(X, OnDevice):  # the weights are on the host, and there have to be as many
+        X = np.broadcast_to(0.0, X.shape)
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
     if weights.min() < 0:
         i = int(weights.argmin())

@@ -8,14 +8,18 @@ from numbers import Integral, Real
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from .._host import to_host
 from ..training import (
     Context,
+    DeviceSet,
+    OnDevice,
     Settings,
     draw_seed,
     load_if_it_fits,
@@ -91,7 +95,8 @@ class CertifiedModel(CallbackSupportMixin, BaseEstimator):
         """
         X, y = load_if_it_fits(X, y, self.memory_limit)
         X, y, sample_weight = check_data(self, X, y, sample_weight)
-        settings, callbacks = self._settings(), FitCallbacks(self, X, y)
+        settings = self._settings()
+        callbacks = FitCallbacks(self, X.X if isinstance(X, OnDevice) else X, y)
         with self._context(watcher=callbacks) as context:
             data = training_data(X, y, sample_weight, settings, context, checkpoint)
             fitted = train(data, settings, context, duals=self._duals(data))
@@ -116,9 +121,11 @@ class CertifiedModel(CallbackSupportMixin, BaseEstimator):
         """Return the dual variables to start from, or None for a cold start."""
         if not self.warm_start or not hasattr(self, "dual_coef_"):
             return None
-        if hasattr(self, "classes_") and not np.array_equal(self.classes_, data.classes):
+        if hasattr(self, "classes_") and not np.array_equal(to_host(self.classes_), data.classes):
             return None
-        return self.dual_coef_
+        if isinstance(data, DeviceSet) or sp.issparse(self.dual_coef_):
+            return self.dual_coef_
+        return sp.csr_array(to_host(self.dual_coef_))  # of a model that was trained on a device
 
     def _warn(self, stacklevel: int) -> None:
         """Warn if the model has not converged."""

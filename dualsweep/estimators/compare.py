@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from ..training import Context, TrainingSet, Watcher, load_if_it_fits
 from ..training.formulations import FORMULATIONS
 from ._choices import with_choices
+from ._device import refuse_device
 from ._folds import Fold, FoldBar, Point
 from ._validation import check_Cs, check_data
 from .svc import LinearSVC
@@ -164,6 +165,7 @@ def compare_multiclass(
     ]
     for svc in svcs:
         svc._validate_params()
+    refuse_device(X, "compare_multiclass")
     X, y = load_if_it_fits(X, y, memory_limit=None)
     X, y, _ = check_data(LinearSVC(), X, y, None)
     rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))

@@ -7,6 +7,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from ._choices import with_choices
+from ._device import DevicePredictions
 from ._model import LinearClassifier
 from .searching import SearchingC
 from .svc import LinearSVC
@@ -34,7 +35,7 @@ SHARED = (
 
 
 @with_choices
-class LinearSVCCV(SearchingC, LinearClassifier):
+class LinearSVCCV(SearchingC, DevicePredictions, LinearClassifier):  # type: ignore[misc]
     """Linear support vector classification that chooses C by cross-validation.
 
     Each fold trains the values of C in ascending order, each from the solution for a smaller one

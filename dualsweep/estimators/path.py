@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .._host import to_host
 from ..training import (
     BlockSet,
     Context,
+    DeviceSet,
     Fitted,
     Settings,
     TrainingSet,
@@ -50,12 +52,12 @@ class SVCPath:
     @property
     def coefs(self) -> Any:
         """Weights, of shape (n_Cs, 1 or n_classes, n_features), or (n_Cs, n_features)."""
-        return np.stack([model.coef_ for model in self.models])
+        return np.stack([to_host(model.coef_) for model in self.models])
 
     @property
     def intercepts(self) -> Any:
         """Intercepts, of shape (n_Cs, 1 or n_classes)."""
-        return np.stack([model.intercept_ for model in self.models])
+        return np.stack([to_host(model.intercept_) for model in self.models])
 
     @property
     def primal_objectives(self) -> Any:
@@ -75,7 +77,7 @@ class SVCPath:
     @property
     def n_support(self) -> Any:
         """Support vectors of each model."""
-        return np.array([len(model.support_) for model in self.models])
+        return np.array([model.support_.shape[0] for model in self.models])
 
 
 def svc_path(
@@ -195,7 +197,11 @@ def _path(
 
 
 def _train(
-    svc: CertifiedModel, data: TrainingSet | BlockSet, settings: Settings, Cs: Any, context: Context
+    svc: CertifiedModel,
+    data: TrainingSet | BlockSet | DeviceSet,
+    settings: Settings,
+    Cs: Any,
+    context: Context,
 ) -> SVCPath:
     deadline = np.inf if svc.max_time is None else perf_counter() + svc.max_time
     models: list[CertifiedModel] = []

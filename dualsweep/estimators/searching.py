@@ -24,9 +24,12 @@ from sklearn.utils.metadata_routing import (
 )
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
+from .._host import to_host
 from ..solvers.blocks import Blocks
-from ..training import PartOfBlocks, load_if_it_fits, train, training_data
+from ..training import OnDevice, PartOfBlocks, load_if_it_fits, train, training_data
+from ._device import space_of
 from ._folds import masks_of
+from ._on_host import OnHost
 from ._search import choose, search
 from ._validation import check_Cs, check_data
 from .certified import CertifiedModel
@@ -51,6 +54,7 @@ class SearchingC:
     tol_search: float | None
     Cs_: Any
     search_gap_: Any
+    best_estimator_: Any
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
         "Cs": [Interval(Integral, 1, None, closed="left"), "array-like"],
@@ -100,7 +104,8 @@ class SearchingC:
             rows = np.empty((len(y), 0))
             splits = masks_of(splitter.split(rows, y, **routed.splitter.split), len(y))
         else:
-            splits = list(splitter.split(X, y, **routed.splitter.split))
+            rows = X.X if isinstance(X, OnDevice) else X
+            splits = list(splitter.split(rows, y, **routed.splitter.split))
         if not splits:
             raise ValueError("cv makes no folds; it needs at least one pair (train, test).")
         if self.selection == "one_standard_error" and len(splits) < 2:
@@ -147,10 +152,13 @@ class SearchingC:
         scorer, config = self._get_scorer(), get_config()
 
         def score(model: CertifiedModel, test: Any) -> float:
-            chosen = _check_method_params(X, params, indices=test)
+            chosen = _check_method_params(y, params, indices=test)
             with config_context(**config):  # threads start with scikit-learn's own
-                rows = PartOfBlocks(X, test) if isinstance(X, Blocks) else X[test]
-                value = scorer(model, rows, y[test], **chosen)
+                if isinstance(X, OnDevice):
+                    value = scorer(OnHost.of(model), X.some(test), y[test], **chosen)
+                else:
+                    rows = PartOfBlocks(X, test) if isinstance(X, Blocks) else X[test]
+                    value = scorer(model, rows, y[test], **chosen)
             if not np.isfinite(value):
                 raise ValueError(
                     f"scoring gave {value} for C = {model.C:g} on {len(y[test])} rows with the "
@@ -198,6 +206,10 @@ class SearchingC:
         if _routing_enabled():
             score_params = process_routing(self, "score", **score_params).scorer.score
         given = {name: value for name, value in score_params.items() if value is not None}
+        if space_of(X) is not None:
+            given = {name: to_host(value) for name, value in given.items()}
+            on_host = OnHost.of(self.best_estimator_)
+            return float(self._get_scorer()(on_host, X, to_host(y), **given))
         return float(self._get_scorer()(self, X, y, **given))
 
     def _get_scorer(self) -> Any:

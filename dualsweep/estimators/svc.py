@@ -7,6 +7,7 @@ from typing import Any
 from sklearn.utils._param_validation import StrOptions
 
 from ._choices import CONSTRAINTS, with_choices
+from ._device import DevicePredictions
 from ._model import HABITS, LinearClassifier
 from .certified import CertifiedModel
 
@@ -14,7 +15,7 @@ __all__ = ["LinearSVC"]
 
 
 @with_choices
-class LinearSVC(LinearClassifier, CertifiedModel):
+class LinearSVC(DevicePredictions, LinearClassifier, CertifiedModel):
     """Linear support vector classification with a certificate.
 
     For two classes, with labels y_i in {-1, +1} and ``C_i = C * sample_weight_i *
@@ -75,7 +76,8 @@ class LinearSVC(LinearClassifier, CertifiedModel):
     memory_limit : int, default=None
         Bytes that training on a store may take, besides the interpreter and its libraries (some
         300 MB). A store that fits is loaded, so is any store if there is no limit; else its blocks
-        are read again and again, see the notes. Without meaning for an X that is in memory.
+        are read again and again, see the notes. On a device, bytes that training may take besides
+        X; None means what is free. Without meaning for an X that is in host memory.
     n_jobs : int, default=None
         Threads. They train the classes of one-versus-rest side by side; those that are left over,
         or all if there is one problem, share its certificates and Newton steps, on 20,000 rows and
@@ -93,13 +95,14 @@ class LinearSVC(LinearClassifier, CertifiedModel):
     Attributes
     ----------
     coef_ : ndarray of shape (1 or n_classes, n_features)
-        Weights, equal to ``dual_coef_ @ X``.
+        Weights, equal to ``dual_coef_ @ X``; of a model that was trained on a device, as near to
+        that as the gap says, see the notes.
     intercept_ : ndarray of shape (1 or n_classes,)
         Intercepts.
     classes_ : ndarray of shape (n_classes,)
         The classes that have rows of positive weight.
     dual_coef_ : csr_array of shape (1 or n_classes, n_samples)
-        Dual variables times labels.
+        Dual variables times labels; on a device a dense array.
     support_ : ndarray of shape (n_support,)
         Rows with a nonzero dual variable.
     primal_objective_, dual_objective_, dual_gap_ : float
@@ -133,6 +136,12 @@ class LinearSVC(LinearClassifier, CertifiedModel):
     of the blocks that are in memory together. Ctrl-C and `max_time` have to read all blocks twice
     more to certify the model so far. `predict` and `decision_function` take stores too, and read
     them block by block.
+
+    X on a device, a CuPy array or CSR matrix or a torch tensor, is trained on there, all classes at
+    once and by Newton steps alone: `solver`, `schedule`, `n_jobs` and `random_state` are without
+    meaning. Attributes with a number per feature, class or row are arrays of the same library on
+    the same device. ``dual_gap_`` is ``P(coef_) - D(dual_coef_)``, so that ``|coef_ - dual_coef_ @
+    X|^2 <= 2 dual_gap_``, the intercept included. See docs/gpu.md.
 
     Ctrl-C ends `fit` early but leaves the estimator fitted, with the certificate of the model so
     far; `KeyboardInterrupt` is raised after that. Of one-versus-rest, classes that were not begun

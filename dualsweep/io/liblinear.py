@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
+from .._host import to_host
 from ..problems.losses import REGRESSION_LOSSES
 from ._checks import check_weights
 from ._files import atomic_file, naming
@@ -87,14 +88,15 @@ def save_liblinear(model: Any, path: str | Path, *, force: bool = False) -> None
     if not hasattr(model, "coef_"):
         raise ValueError(f"This {type(model).__name__} is not fitted; call fit before saving it.")
     bias = float(model.intercept_scaling) if model.fit_intercept else -1.0
-    weights = np.atleast_2d(model.coef_.toarray() if sp.issparse(model.coef_) else model.coef_)
+    coef = model.coef_.toarray() if sp.issparse(model.coef_) else to_host(model.coef_)
+    weights = np.atleast_2d(coef)
     if bias > 0:
-        weights = np.hstack([weights, model.intercept_[:, None] / bias])
+        weights = np.hstack([weights, to_host(model.intercept_)[:, None] / bias])
     if model.loss in REGRESSION_LOSSES:
         solver_type = next(name for name, kind in REGRESSION.items() if kind["loss"] == model.loss)
         about = [f"solver_type {solver_type}", "nr_class 2"]
     else:
-        labels = integer_classes(model.classes_)
+        labels = integer_classes(to_host(model.classes_))
         binary = len(labels) == 2
         # A single row of weights speaks for our second class, and in LIBLINEAR for the first.
         about = [

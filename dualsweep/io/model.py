@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
+from .._host import to_host
 from ..problems.labels import check_classes
 from ..problems.losses import REGRESSION_LOSSES
 from ..problems.result import HISTORY_DTYPE
@@ -71,7 +72,7 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
     ----------
     model : LinearSVC, LinearSVR, LinearSVCCV or LinearSVRCV
         A fitted model; of the last two, its `best_estimator_` is written. A `random_state` that is
-        not an integer is not kept.
+        not an integer is not kept, nor is the device that a model's arrays are on.
     path : str or Path
         Where to write; by custom it ends in .npz. A link is followed.
     force : bool, default=False
@@ -108,17 +109,17 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
         "certificate": {n: getattr(svc, n) for n in CERTIFICATE if hasattr(svc, n)},
     }
     arrays = {
-        "coef": svc.coef_.toarray() if sp.issparse(svc.coef_) else svc.coef_,
-        "intercept": svc.intercept_,
+        "coef": svc.coef_.toarray() if sp.issparse(svc.coef_) else to_host(svc.coef_),
+        "intercept": to_host(svc.intercept_),
     }
     if estimator == "LinearSVC":
-        arrays["classes"] = plain(svc.classes_)
+        arrays["classes"] = plain(to_host(svc.classes_))
     if hasattr(svc, "feature_names_in_"):
         arrays["feature_names"] = plain(svc.feature_names_in_)
     if hasattr(svc, "history_"):  # a model of LIBLINEAR has none
         arrays["history"] = svc.history_
     if hasattr(svc, "dual_coef_"):
-        duals = sp.csr_array(svc.dual_coef_)
+        duals = sp.csr_array(to_host(svc.dual_coef_))
         arrays |= {
             "dual_data": duals.data,
             "dual_indices": duals.indices,

@@ -74,15 +74,15 @@ def certify_rows(
     totals[0], totals[1], totals[2] = losses, gap, summed
 
 
-def primal_and_gap(size: float, totals: Any, n: int) -> tuple[float, float]:
+def primal_and_gap(size: float, totals: Any, n: int, distance: float = 0.0) -> tuple[float, float]:
     """Return primal and gap of n rows with these totals, the weights being of this squared length.
 
     Shares make up ``P(w) - D(alpha)`` but for ``1/2 |w - w(alpha)|^2``, w(alpha) the exact weights:
-    w is a sum over n rows, and rounded.
+    w is a sum over n rows, and rounded; or, of other weights, `distance` away from that sum.
     """
     losses, gap, summed = totals.tolist()
-    drift = float(SUM_ROUNDING * np.sqrt(n) * summed)
-    return 0.5 * size + losses, gap + 0.5 * drift * drift
+    away = distance + float(SUM_ROUNDING * np.sqrt(n) * summed)
+    return 0.5 * size + losses, gap + 0.5 * away * away
 
 
 @jit

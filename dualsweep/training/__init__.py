@@ -3,6 +3,7 @@
 from .blocks import BlockSet, PartOfBlocks, load_if_it_fits, training_data
 from .context import Context, Watcher
 from .data import TrainingSet
+from .device import DeviceSet, OnDevice
 from .fitting import Fitted, train
 from .regression import training_set
 from .settings import Settings, draw_seed
@@ -10,7 +11,9 @@ from .settings import Settings, draw_seed
 __all__ = [
     "BlockSet",
     "Context",
+    "DeviceSet",
     "Fitted",
+    "OnDevice",
     "PartOfBlocks",
     "Settings",
     "TrainingSet",

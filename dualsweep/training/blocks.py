@@ -15,6 +15,7 @@ from ..solvers.blocks import Blocks
 from .block_formulations import BLOCK_FORMULATIONS, BlockRegression
 from .context import Context
 from .data import TrainingSet
+from .device import DeviceSet, OnDevice
 from .formulations import Formulation
 from .regression import training_set
 from .settings import Settings
@@ -40,10 +41,12 @@ def load_if_it_fits(X: Any, y: Any, memory_limit: int | None) -> tuple[Any, Any]
 
 def training_data(
     X: Any, y: Any, weight: Any, settings: Settings, context: Context, checkpoint: Any = None
-) -> TrainingSet | BlockSet:
-    """Return what was checked as it is trained on, in memory or in blocks."""
+) -> TrainingSet | BlockSet | DeviceSet:
+    """Return what was checked as it is trained on, in memory, in blocks or on a device."""
     if isinstance(X, Blocks):
         return BlockSet(X, y, weight, checkpoint, context)
+    if isinstance(X, OnDevice):
+        return DeviceSet(X, y, weight, settings.bias)
     return training_set(X, y, weight, settings, context)
 
 

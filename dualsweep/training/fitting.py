@@ -12,6 +12,7 @@ import numpy as np
 from ..problems.result import Progress, Result
 from ..solvers.solve import Start, solve
 from .context import Context
+from .device import DeviceFormulation
 from .formulations import Formulation
 from .settings import Settings
 
@@ -142,8 +143,12 @@ def train(
         )
         return formulation.finished(p, result)
 
-    solve_all = context.workers.map if at_once > 1 else map
-    results = list(solve_all(solve_one, range(n)))
+    if isinstance(formulation, DeviceFormulation):
+        duals = duals if before is None else before.dual_coef
+        results = formulation.solve(settings, context, seconds, duals)
+    else:
+        solve_all = context.workers.map if at_once > 1 else map
+        results = list(solve_all(solve_one, range(n)))
     context.watcher.finish()
     return _fitted(formulation, results)
 
@@ -159,7 +164,7 @@ def _fitted(formulation: Formulation, results: list[Result]) -> Fitted:
     return Fitted(
         formulation=formulation,
         results=results,
-        classes=formulation.classes,
+        classes=attributes["classes_"],
         coef=attributes["coef_"],
         intercept=attributes["intercept_"],
         n_features_in=attributes["coef_"].shape[-1],

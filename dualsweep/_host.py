@@ -1,0 +1,21 @@
+"""From wherever an array is to the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+__all__ = ["to_host"]
+
+
+def to_host(array: Any) -> Any:
+    """Return an array of any library and device as NumPy's; sparse ones of SciPy as they are."""
+    if isinstance(array, np.ndarray) or sp.issparse(array) or not hasattr(array, "dtype"):
+        return array
+    if hasattr(array, "get"):  # CuPy
+        return array.get()
+    if hasattr(array, "cpu"):  # torch
+        return array.detach().cpu().numpy()
+    return np.asarray(array)

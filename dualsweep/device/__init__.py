@@ -1,0 +1,1 @@
+"""Training where the rows are: on a GPU, or in any array library, by matrix products."""

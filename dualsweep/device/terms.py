@@ -1,0 +1,275 @@
+"""The part of the objective that depends on the rows, slice by slice: one versus the rest.
+
+The formulas are those of `dualsweep.kernels.newton` and `dualsweep.kernels.certificate`, for all
+classes at once: arrays have a row per row of a slice and a column per class. What is added up over
+the rows is added up per problem: for each column here, for all of them together where all classes
+are one problem (`dualsweep.device.multiclass`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+from ..kernels.certificate import SLACK_ROUNDING
+from ..kernels.loss import Loss
+from .arrays import Space
+
+__all__ = ["Implied", "OneVersusRest", "Sums", "Terms"]
+
+
+class Implied(NamedTuple):
+    """The dual variables b that belong to some slacks, and how they move with these.
+
+    `free` is by how much b changes with its own slack, 0 where it is at a bound. `bound` tells, of
+    Crammer-Singer, where the sum of a row's dual variables is at its bound.
+    """
+
+    b: Any
+    free: Any
+    bound: Any = None
+
+
+class Sums(NamedTuple):
+    """What a certificate adds up; see `dualsweep.kernels.certificate`."""
+
+    losses: Any
+    gap: Any
+    lengths: Any
+
+
+class Terms(ABC):
+    """Losses and dual variables of all rows.
+
+    Parameters
+    ----------
+    space : Space
+        Where the arrays are.
+    codes : array of int64
+        Number of each row's class.
+    cost : array of float64
+        Cost of each row, 0 for those that are not part of the problem.
+    n_classes : int
+        Columns.
+    """
+
+    smooth = False  # whether Newton steps need no anchor
+    n_problems: int
+
+    def __init__(self, space: Space, codes: Any, cost: Any, n_classes: int) -> None:
+        self.space, self.codes, self.cost, self.n_classes = space, codes, cost, n_classes
+        self._costs = {cost.dtype: cost[:, None]}
+
+    def costs(self, part: slice, dtype: Any) -> Any:
+        """Return the costs of a slice as a column."""
+        if dtype not in self._costs:
+            self._costs[dtype] = self.space.xp.astype(self.cost, dtype)[:, None]
+        return self._costs[dtype][part, :]
+
+    @abstractmethod
+    def primal_at_zero(self) -> Any:
+        """Return the objective of each problem where all weights are 0."""
+
+    def some(self, places: Any) -> Terms:
+        """Return the terms of some of several problems."""
+        raise NotImplementedError
+
+    def pair(self, free: Any, bound: Any, a: int, c: int) -> Any:
+        """Return, of each row, how the dual variable of class a changes with the response of c."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def dots(self, A: Any, B: Any) -> Any:
+        """Return the dot products of the columns of each problem."""
+
+    @abstractmethod
+    def slack(self, part: slice, Z: Any) -> Any:
+        """Return the slacks of rows with these responses."""
+
+    @abstractmethod
+    def change(self, part: slice, Z: Any) -> Any:
+        """Return by how much slacks change where responses change by Z."""
+
+    @abstractmethod
+    def implied(self, part: slice, slack: Any, anchor: Any, rho: Any) -> Implied:
+        """Return the dual variables that belong to slacks; see `dualsweep.solvers.newton`."""
+
+    @abstractmethod
+    def losses(self, part: slice, slack: Any, b: Any) -> tuple[Any, Any]:
+        """Return the losses, and their excess over what b proves."""
+
+    @abstractmethod
+    def signed(self, part: slice, b: Any) -> Any:
+        """Return by how much of each row the weights of each class are made up."""
+
+    @abstractmethod
+    def unsigned(self, part: slice, signed: Any) -> Any:
+        """Return the dual variables that make up so much of each row."""
+
+    @abstractmethod
+    def clipped(self, part: slice, b: Any) -> Any:
+        """Return dual variables that are feasible, and others as near as that is simple."""
+
+    @abstractmethod
+    def room(self, part: slice, b: Any) -> Any:
+        """Return the largest number by which all of these dual variables may be multiplied."""
+
+    @abstractmethod
+    def curvature(self, part: slice, free: Any, bound: Any, Z: Any) -> Any:
+        """Return by how much signed dual variables change, but for sign, with responses Z.
+
+        `free` and `bound` are those of the slice.
+        """
+
+    @abstractmethod
+    def diagonal(self, part: slice, free: Any, bound: Any) -> Any:
+        """Return by how much a dual variable changes with the response of its own class."""
+
+    def square(self, part: slice, b: Any) -> Any:
+        """Return ``sum_i D_i b_i^2``."""
+        return self.dots(self.space.xp.zeros_like(b), b)
+
+    @abstractmethod
+    def feasible(self, part: slice, b: Any, dtype: Any) -> Any:
+        """Return dual variables rounded to a precision, and still feasible."""
+
+    @abstractmethod
+    def certify(self, part: slice, slack: Any, b: Any, norm: Any, length: Any) -> Sums:
+        """Return what a certificate adds up, in float64.
+
+        `norm` are the lengths of the rows, `length` how much a slack changes along a unit row.
+        """
+
+    def margin_length(self, size: Any) -> Any:
+        """Return how much a slack changes along a unit row at most, for weights of size |w|^2."""
+        return self.space.xp.sqrt(size)
+
+
+class OneVersusRest(Terms):
+    """A binary problem per column.
+
+    Parameters
+    ----------
+    space, codes, cost
+        See `Terms`.
+    columns : array of int64
+        The class that each column is about.
+    loss : Loss
+        The loss.
+    """
+
+    def __init__(self, space: Space, codes: Any, cost: Any, columns: Any, loss: Loss) -> None:
+        super().__init__(space, codes, cost, columns.shape[0])
+        self.columns, self.loss = columns, loss
+        self.n_problems, self.smooth = self.n_classes, loss.diag > 0.0
+
+    def some(self, places: Any) -> OneVersusRest:
+        columns = self.space.xp.take(self.columns, places, axis=0)
+        return OneVersusRest(self.space, self.codes, self.cost, columns, self.loss)
+
+    def primal_at_zero(self) -> Any:
+        xp = self.space.xp
+        return xp.sum(self.cost) * xp.ones_like(self.columns, dtype=xp.float64)
+
+    def _own(self, part: slice) -> Any:
+        """Tell where a row is of the class of the column."""
+        return self.codes[part][:, None] == self.columns[None, :]
+
+    def dots(self, A: Any, B: Any) -> Any:
+        return self.space.xp.sum(A * B, axis=0)
+
+    def slack(self, part: slice, Z: Any) -> Any:
+        return 1 + self.change(part, Z)
+
+    def change(self, part: slice, Z: Any) -> Any:
+        return self.space.xp.where(self._own(part), -Z, Z)
+
+    def implied(self, part: slice, slack: Any, anchor: Any, rho: Any) -> Implied:
+        xp, cost = self.space.xp, self.costs(part, slack.dtype)
+        if not self.smooth:
+            u = slack / rho + anchor
+            b = xp.minimum(xp.maximum(u, xp.zeros_like(cost)), cost)
+            return Implied(b, xp.where((u > 0) & (u < cost), 1 / rho, xp.zeros_like(u)))
+        scale = cost / self.loss.diag  # 1 / D
+        b = slack * scale
+        if self.loss.lower < 0.0:
+            return Implied(b, xp.broadcast_to(scale, b.shape))
+        above = slack > 0
+        zero = xp.zeros_like(b)
+        return Implied(xp.where(above, b, zero), xp.where(above, scale, zero))
+
+    def losses(self, part: slice, slack: Any, b: Any) -> tuple[Any, Any]:
+        xp = self.space.xp
+        proven = self.dots(b, slack)
+        if self.smooth:  # b is the maximiser: the loss is b s - D b^2/2 with b = s/D or 0
+            return 0.5 * proven, xp.zeros_like(proven)
+        worst = xp.maximum(slack, xp.zeros_like(slack)) * self.costs(part, slack.dtype)
+        losses = xp.sum(worst, axis=0)
+        return losses, losses - proven
+
+    def signed(self, part: slice, b: Any) -> Any:
+        return self.space.xp.where(self._own(part), b, -b)
+
+    def unsigned(self, part: slice, signed: Any) -> Any:
+        return self.signed(part, signed)
+
+    def clipped(self, part: slice, b: Any) -> Any:
+        xp, cost = self.space.xp, self.costs(part, b.dtype)
+        if self.smooth:
+            b = xp.where(cost > 0, b, xp.zeros_like(b))
+            return b if self.loss.lower < 0.0 else xp.maximum(b, xp.zeros_like(b))
+        return xp.minimum(xp.maximum(b, xp.zeros_like(b)), cost)
+
+    def room(self, part: slice, b: Any) -> Any:
+        xp = self.space.xp
+        ratio = self.costs(part, b.dtype) / xp.where(b > 0, b, xp.ones_like(b))
+        most = xp.full_like(b, float("inf"))
+        return xp.min(most if self.smooth else xp.where(b > 0, ratio, most), axis=0)
+
+    def square(self, part: slice, b: Any) -> Any:
+        xp, cost = self.space.xp, self.costs(part, b.dtype)
+        diag = self.loss.diag / xp.where(cost > 0, cost, xp.ones_like(cost))
+        return self.dots(diag * b, b)
+
+    def curvature(self, part: slice, free: Any, bound: Any, Z: Any) -> Any:
+        return free * Z
+
+    def diagonal(self, part: slice, free: Any, bound: Any) -> Any:
+        return free
+
+    def feasible(self, part: slice, b: Any, dtype: Any) -> Any:
+        xp = self.space.xp
+        rounded = xp.astype(b, dtype)
+        if dtype == b.dtype or self.smooth:
+            return rounded
+        return xp.minimum(rounded, rounded_down(xp, self.costs(part, b.dtype), dtype))
+
+    def certify(self, part: slice, slack: Any, b: Any, norm: Any, length: Any) -> Sums:
+        xp, cost = self.space.xp, self.costs(part, slack.dtype)
+        error = float(SLACK_ROUNDING) * (1 + length[None, :] * norm[:, None])
+        losses = xp.sum(self._share(slack, xp.zeros_like(b), cost), axis=0)
+        gap = xp.maximum(self._share(slack - error, b, cost), self._share(slack + error, b, cost))
+        gap = xp.sum(xp.maximum(gap, xp.zeros_like(gap)), axis=0)
+        return Sums(losses, gap, xp.sum(xp.abs(b) * norm[:, None], axis=0))
+
+    def _share(self, slack: Any, b: Any, cost: Any) -> Any:
+        """Return by how much the losses exceed what b proves; of b = 0 that is the losses.
+
+        That is ``(best - b) (slack - D (best + b) / 2)``, best being the dual variable that
+        belongs to the slack; with ``D = diag / cost`` where best is not ``cost * upper``.
+        """
+        xp = self.space.xp
+        if not self.smooth:
+            return (xp.where(slack > 0, cost, xp.zeros_like(slack)) - b) * slack
+        best = slack * (cost / self.loss.diag)
+        if self.loss.lower == 0.0:
+            best = xp.maximum(best, xp.zeros_like(best))
+        diag = self.loss.diag / xp.where(cost > 0, cost, xp.ones_like(cost))
+        return (best - b) * (slack - 0.5 * diag * (best + b))
+
+
+def rounded_down(xp: Any, values: Any, dtype: Any) -> Any:
+    """Return numbers in a lower precision that are not larger."""
+    rounded = xp.astype(values, dtype)
+    below = rounded * (1 - float(xp.finfo(dtype).eps))
+    return xp.where(xp.astype(rounded, values.dtype) > values, below, rounded)

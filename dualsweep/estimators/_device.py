@@ -1,0 +1,242 @@
+"""Arrays on a device: which they are, what is checked of them, and predictions that stay there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn import get_config
+from sklearn.metrics import accuracy_score
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from .._host import to_host
+from ..device.arrays import Space
+from ..training import OnDevice
+
+__all__ = ["DevicePredictions", "check_device_data", "refuse_device", "space_of"]
+
+SLICE = 1 << 26  # scores computed at a time for predictions
+
+
+def space_of(X: Any) -> Space | None:
+    """Return where a matrix is that is trained where it is; None for all that becomes NumPy's.
+
+    Arrays of CuPy and torch on a device stay there in any case, since nothing else can be meant.
+    Those in host memory become NumPy arrays, as everywhere in scikit-learn, but for
+    ``array_api_dispatch=True``.
+    """
+    library = type(X).__module__.partition(".")[0]
+    if library == "cupyx":
+        import cupy
+
+        return Space(_compat().array_namespace(X.data), cupy.cuda.Device(X.data.device.id))
+    if library == "cupy" and hasattr(X, "dtype"):
+        return Space(_compat().array_namespace(X), X.device)
+    if library == "torch" and hasattr(X, "device"):
+        if X.device.type != "cpu" or get_config()["array_api_dispatch"]:
+            return Space(_compat().array_namespace(X), X.device)
+        return None
+    if get_config()["array_api_dispatch"] and library not in ("numpy", "scipy"):
+        namespace = getattr(X, "__array_namespace__", None)
+        return None if namespace is None else Space(namespace(), X.device)
+    return None
+
+
+def _compat() -> Any:
+    """Return the library of namespaces: installed, or the copy that scikit-learn brings."""
+    try:
+        import array_api_compat
+    except ImportError:
+        try:
+            from sklearn.externals import array_api_compat
+        except ImportError:
+            raise ImportError(
+                "Arrays on a device need array-api-compat: pip install 'dualsweep[gpu]'."
+            ) from None
+    return array_api_compat
+
+
+def refuse_device(X: Any, what: str) -> None:
+    """Raise TypeError if X is on a device."""
+    if space_of(X) is not None:
+        raise TypeError(
+            f"{what} takes no arrays on a device, but X is {_described(X)}. Pass a copy on the "
+            "host."
+        )
+
+
+def check_device_data(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, space: Space
+) -> tuple[OnDevice, Any, Any]:
+    """Return what `check_data` does, for X on a device; y and the weights on the host."""
+    X = _checked(X)
+    n = X.shape[0]
+    if n == 0:
+        raise ValueError("X has no rows.")
+    if y is None:
+        raise ValueError("There are no labels: y is None.")
+    there = _is_here(y, "y", X, space)
+    labels = column_or_1d(to_host(y), warn=True)
+    check_classification_targets(labels)
+    if len(labels) != n:
+        raise ValueError(f"X has {n} rows, but y has {len(labels)}.")
+    if sample_weight is not None:
+        _is_here(sample_weight, "sample_weight", X, space)
+        sample_weight = to_host(sample_weight)
+    estimator.n_features_in_ = X.shape[1]
+    estimator.__dict__.pop("feature_names_in_", None)
+    return OnDevice(X, space, there), labels, sample_weight
+
+
+def _checked(X: Any) -> Any:
+    """Return a matrix that can be multiplied as it is."""
+    dtype = str(X.dtype).rpartition(".")[2]
+    if dtype not in ("float32", "float64"):
+        raise TypeError(
+            f"X is {dtype} on the device. Only float32 and float64 can be trained on: less is too "
+            "rough for a certificate. Convert X to float32."
+        )
+    if X.ndim != 2:
+        raise ValueError(f"X has to have two dimensions, but its shape is {tuple(X.shape)}.")
+    if hasattr(X, "is_sparse") and (X.is_sparse or "strided" not in str(X.layout)):
+        raise TypeError(
+            "Sparse torch tensors cannot be trained on. Make a cupyx.scipy.sparse.csr_matrix of "
+            "the tensor's values, col_indices and crow_indices; CuPy takes them without a copy."
+        )
+    if type(X).__module__.startswith("cupyx"):
+        return X.tocsr()
+    if hasattr(X, "requires_grad"):
+        return X.detach()
+    return X
+
+
+def _is_here(array: Any, name: str, X: Any, space: Space) -> bool:
+    """Tell whether labels or weights are where X is; ValueError if on another device."""
+    library = type(array).__module__.partition(".")[0]
+    if library not in ("cupy", "torch", "array_api_strict"):
+        return False
+    where = array.device
+    if library != type(X).__module__.partition(".")[0].replace("cupyx", "cupy") or (
+        where != space.device
+    ):
+        raise ValueError(
+            f"X is {_described(X)}, but {name} is {_described(array)}. Both have to be in one "
+            f"place, or {name} an array of NumPy."
+        )
+    return True
+
+
+def _described(array: Any) -> str:
+    """Say what kind of array it is, and where."""
+    kind = type(array)
+    where = getattr(array, "device", getattr(getattr(array, "data", None), "device", "the host"))
+    return f"a {kind.__module__.partition('.')[0]}.{kind.__name__} on {where}"
+
+
+class DevicePredictions:
+    """Predictions for X on a device, which stay there; others are those of scikit-learn."""
+
+    def decision_function(self, X: Any) -> Any:
+        """Return a score per class for each row; for two classes, one for the second.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows. For a model trained on a device, X has to be there too, and so is what is
+            returned.
+
+        Returns
+        -------
+        array of shape (n_samples,) or (n_samples, n_classes)
+            Scores.
+        """
+        space = self._space(X)
+        if space is None:
+            return super().decision_function(X)  # type: ignore[misc]
+        with space.current():
+            scores = self._scores(self._rows(X), space)
+            return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> Any:
+        """Return the class of each row.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows; see `decision_function` for where.
+
+        Returns
+        -------
+        array of shape (n_samples,)
+            Classes; where X is, if the labels of the training were there.
+        """
+        space = self._space(X)
+        if space is None:
+            return super().predict(X)  # type: ignore[misc]
+        xp, X = space.xp, self._rows(X)
+        step = max(SLICE // self.coef_.shape[0], 1)  # type: ignore[attr-defined]
+        chosen = []
+        with space.current():
+            for start in range(0, X.shape[0], step):
+                scores = self._scores(X[start : min(start + step, X.shape[0]), :], space)
+                if scores.shape[1] == 1:
+                    chosen.append(xp.astype(scores[:, 0] > 0, xp.int64))
+                else:
+                    chosen.append(xp.argmax(scores, axis=1))
+            places = xp.concat(chosen, axis=0)
+            classes = self.classes_  # type: ignore[attr-defined]
+            if isinstance(classes, np.ndarray) and space.library != "numpy":
+                return classes[space.numpy(places)]
+            return xp.take(classes, places, axis=0)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy of the predictions.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Their labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            How much each row counts.
+
+        Returns
+        -------
+        float
+            The share of the rows that are predicted right.
+        """
+        if self._space(X) is None:
+            return float(super().score(X, y, sample_weight=sample_weight))  # type: ignore[misc]
+        weight = None if sample_weight is None else to_host(sample_weight)
+        return float(accuracy_score(to_host(y), to_host(self.predict(X)), sample_weight=weight))
+
+    def _space(self, X: Any) -> Space | None:
+        """Return where X is; ValueError if the model is elsewhere."""
+        check_is_fitted(self)
+        space, coef = space_of(X), self.coef_  # type: ignore[attr-defined]
+        home = space_of(coef)
+        if (home and (home.library, home.device)) != (space and (space.library, space.device)):
+            where = "an array of NumPy" if space is None else _described(X)
+            raise ValueError(
+                f"The model's coef_ is {_described(coef)}, but X is {where}. Move X, or the model "
+                "with sklearn.utils._array_api.move_estimator_to."
+            )
+        return space
+
+    def _rows(self, X: Any) -> Any:
+        X = _checked(X)
+        if X.shape[1] != self.n_features_in_:  # type: ignore[attr-defined]
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input."  # type: ignore[attr-defined]
+            )
+        return X
+
+    def _scores(self, X: Any, space: Space) -> Any:
+        xp = space.xp
+        coef = xp.astype(self.coef_, X.dtype, copy=False)  # type: ignore[attr-defined]
+        intercept = xp.astype(self.intercept_, X.dtype, copy=False)  # type: ignore[attr-defined]
+        return X @ coef.T + intercept
