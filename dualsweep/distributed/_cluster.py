@@ -19,6 +19,7 @@ from ._work import Partition, Recipe, add, answer, describe, forget, signed_dual
 __all__ = ["Cluster", "ClusterParts"]
 
 FAN_IN = 8  # answers that are added up at once
+FITS = 0.5  # part of a worker's memory that its partitions may take to be asked for at once
 SMALL = 1 << 16  # bytes of weights that are sent along with each question
 
 LOOK_AFTER = 1.0  # seconds to wait for answers before asking whether all workers are there
@@ -203,8 +204,16 @@ class Cluster:
                 continue
 
     def _shares(self, home: str, n_threads: int) -> list[list[int]]:
-        """Divide the partitions of a worker among its threads."""
+        """Divide the partitions of a worker among its threads.
+
+        Those that do not fit into its memory together are asked one by one: in between, Dask may
+        write them to disk.
+        """
         numbers = [k for k in self.used if self.homes[k] == home]
+        known = [self.described[k] for k in numbers]
+        memory = min(about.memory for about in known)
+        if memory and sum(about.n_bytes for about in known) > FITS * memory:
+            return [[k] for k in numbers]
         return [numbers[t::n_threads] for t in range(min(n_threads, len(numbers)))]
 
     def duals(self, recipe: Recipe, p: int, which: str, born: dict[int, str]) -> list[Any]:

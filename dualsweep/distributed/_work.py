@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import numpy as np
 import scipy.sparse as sp
+from distributed import get_worker
 
 from .._threads import Workers
 from ..problems.labels import class_codes, row_costs
@@ -176,6 +177,8 @@ class Description(NamedTuple):
 
     n_rows: int
     n_features: int
+    n_bytes: int
+    memory: int  # that its worker may use; 0 if there is no limit
     classes: Any
     mass: Any  # of the classes
 
@@ -194,4 +197,7 @@ def describe(X: Any, y: Any, weight: Any) -> Description:
     present = slice(None) if weight is None else weight > 0
     classes, places = np.unique(y[present], return_inverse=True)
     mass = np.bincount(places, None if weight is None else weight[present], len(classes))
-    return Description(X.shape[0], X.shape[1], classes, mass)
+    arrays = (X.data, X.indices, X.indptr) if sp.issparse(X) else (X,)
+    n_bytes = sum(array.nbytes for array in arrays)
+    memory = get_worker().memory_manager.memory_limit or 0
+    return Description(X.shape[0], X.shape[1], n_bytes, memory, classes, mass)
