@@ -752,10 +752,9 @@ def test_products_are_rough_only_for_directions():
     assert torch.backends.cuda.matmul.fp32_precision == before
 
 
-def test_what_is_not_trained_on_a_device_is_refused():
+def test_what_is_not_trained_on_a_device_is_refused(dispatch):
     X, y = some_digits()
-    with config_context(array_api_dispatch=True):
-        with pytest.raises(TypeError, match="LinearSVR takes no arrays on a device"):
-            LinearSVR().fit(as_strict(X), y)
-        with pytest.raises(ValueError, match="no intercept='free'"):
-            LinearSVC(intercept="free").fit(as_strict(X), y)
+    with pytest.raises(TypeError, match="LinearSVR takes no arrays on a device"):
+        LinearSVR().fit(as_strict(X), y)
+    with pytest.raises(ValueError, match="no intercept='free'"):
+        LinearSVC(intercept="free").fit(as_strict(X), y)

@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, scale
 from sklearn.svm import SVC
 from sklearn.svm import LinearSVC as SklearnLinearSVC
+from sklearn.tree import DecisionTreeClassifier
 
 from dualsweep import LinearSVC, LinearSVCCV, certify, compare_multiclass, svc_path
 
@@ -147,8 +148,10 @@ def test_a_classifier_with_a_loss_of_its_own_needs_one_of_ours(cancer):
 
 def test_what_has_no_weights_for_each_class_is_told_so(iris):
     X, y = iris
-    with pytest.raises(TypeError, match="LinearRegression has no classes_"):
-        certify(LinearRegression().fit(X, y), X, y, C=1.0, loss="squared")
+    with pytest.raises(TypeError, match="DecisionTreeClassifier has no coef_"):
+        certify(DecisionTreeClassifier().fit(X, y), X, y, C=1.0, loss="squared")
+    with pytest.raises(ValueError, match="LinearRegression has no epsilon"):
+        certify(LinearRegression().fit(X, y), X, y, C=1.0, loss="epsilon_insensitive")
     # Three pairs of three classes: as many weights as one versus the rest has.
     with pytest.raises(TypeError, match="weights for pairs of classes"):
         certify(SVC(kernel="linear").fit(X, y), X, y, loss="hinge")

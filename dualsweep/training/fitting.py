@@ -164,7 +164,7 @@ def _fitted(formulation: Formulation, results: list[Result]) -> Fitted:
     return Fitted(
         formulation=formulation,
         results=results,
-        classes=attributes["classes_"],
+        classes=attributes.get("classes_"),
         coef=attributes["coef_"],
         intercept=attributes["intercept_"],
         n_features_in=attributes["coef_"].shape[-1],
