@@ -48,9 +48,9 @@ class _Shard:
     def __init__(self, recipe: Recipe, partition: Partition) -> None:
         settings = recipe.settings
         self.codes = class_codes(partition.y, recipe.classes)
-        self.cost = row_costs(
-            settings.C, recipe.class_weight, recipe.classes, self.codes, partition.weight
-        )
+        weight = None if partition.weight is None else partition.weight.astype(np.float64)
+        given = (settings.C, recipe.class_weight, recipe.classes)
+        self.cost = row_costs(*given, self.codes, weight, all_rows=False)
         passes = passes_over(as_rows(partition.X, settings.bias), Workers())
         self.sqnorm = passes.sqnorms()
         check_finite(self.sqnorm, partition.first)
