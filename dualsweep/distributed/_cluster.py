@@ -27,6 +27,7 @@ LOOK_AFTER = 1.0  # seconds to wait for answers before asking whether all worker
 # How often workers may be lost on the way to an answer, and how many seconds partitions may take to
 # be computed again without any of them being done, before training gives up.
 MOST_LOSSES, PATIENCE = 10, 300.0
+LOST = 30.0  # seconds that a partition may be lost before it counts as lost for good
 
 
 class WorkerLostError(Exception):
@@ -172,7 +173,9 @@ class Cluster:
             for future in futures:
                 if future.status == "error":
                     raise future.exception()
-                if future.status in ("cancelled", "lost"):
+                # What can be computed again is lost for a moment only.
+                late = future.status == "lost" and monotonic() - since > LOST
+                if late or future.status == "cancelled":
                     raise RuntimeError(
                         "A partition was lost with the worker that had it, and it cannot be "
                         "computed again. Pass collections that Dask can compute, such as those it "
