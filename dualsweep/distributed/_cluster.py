@@ -197,8 +197,9 @@ class Cluster:
             if done > n_done:
                 since, n_done = monotonic(), done
             if monotonic() - since > PATIENCE:
+                missing = sum(future.status != "finished" for future in futures)
                 raise RuntimeError(
-                    f"Training gave up: {len(futures) - n_done} partitions were not computed in "
+                    f"Training gave up: {missing} of {len(futures)} blocks were not computed in "
                     f"{PATIENCE:g} s. Are there workers, and have they enough memory?"
                 )
             try:

@@ -13,7 +13,8 @@ with costs ``rho C``, whose weights start at `start`: kernels need not know. Wit
 with rho the number of parts it is CoCoA+ (Ma et al. 2015), which is safe, and slow.
 
 Rounds to a relative gap of 1e-3 on blogs at C = 1, its rows at random in four parts, for hinge and
-squared hinge: 564 and 119 for CoCoA+, 53 and 30 with multipliers and rho = 1, 30 and 15 with 0.5.
+squared hinge: 564 and 119 for CoCoA+, 30 and 15 with multipliers and rho = 0.5 throughout; 53 for
+hinge with rho = 1, 52 for squared hinge with rho = 2.
 
 Weights are summed up afresh from the dual variables in each round. So nothing drifts, and a part
 that was lost and starts again from nothing makes the model worse but no certificate wrong.
@@ -144,7 +145,7 @@ class PartsProblem:
     """
 
     def __init__(self, parts: Parts, like: Any, primal_at_zero: float) -> None:
-        self.parts, self.like = parts, like
+        self.parts = parts
         self.n_rows = parts.n_rows
         self.candidates = range(parts.n_rows)
         self.weights_shape = like.weights_shape
