@@ -10,12 +10,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._threads import Workers
-from ..problems.labels import balanced_weights, check_classes, row_costs
+from ..problems.labels import add_counts, class_costs
 from ..problems.result import Result
 from ..rows.dense import passes_over
 from ..rows.layouts import as_rows
 from ..solvers.parts import PartsProblem
-from ..training.formulations import FORMULATIONS, Formulation
+from ..training.formulations import Formulation, PerClass, formulation
 from ..training.settings import Settings
 from ._cluster import Cluster, ClusterParts
 from ._work import Recipe
@@ -43,13 +43,7 @@ class ClusterSet:
         self.n_features = widths[0]
         if self.n_features == 0:
             raise ValueError("There are no features to learn from.")
-        found: dict[Any, float] = {}
-        for known in described:
-            for label, mass in zip(known.classes.tolist(), known.mass.tolist(), strict=True):
-                found[label] = found.get(label, 0.0) + mass
-        self.classes = np.unique(np.concatenate([known.classes for known in described]))
-        check_classes(self.classes)
-        self.mass = np.array([found[label] for label in self.classes.tolist()])
+        self.classes, self.mass = add_counts([known.counts for known in described])
 
     def formulate(self, settings: Settings) -> ClusterFormulation:
         """Return the problems to solve."""
@@ -65,25 +59,15 @@ class ClusterFormulation(Formulation):
     def __init__(self, data: ClusterSet, settings: Settings) -> None:
         cluster = data.cluster
         super().__init__(data.classes, int(cluster.n_rows.sum()), settings.bias)
-        class_weight = settings.class_weight
-        if isinstance(class_weight, str):
-            balanced = balanced_weights(data.mass).tolist()
-            class_weight = dict(zip(data.classes.tolist(), balanced, strict=True))
-        # The costs of one row per class, of the weight of all its rows: refuses if they overflow.
-        codes = np.arange(len(data.classes))
-        self.costs = row_costs(settings.C, class_weight, data.classes, codes, data.mass)
+        class_weight, self.costs = class_costs(
+            settings.C, settings.class_weight, data.classes, data.mass
+        )
         self.recipe = Recipe(cluster.token, settings, data.classes, class_weight)
         self.cluster = cluster
+        no_rows = as_rows(np.empty((0, data.n_features)), settings.bias)
         none = np.empty(0)
-        self.like = FORMULATIONS[settings.multi_class](
-            passes=passes_over(as_rows(np.empty((0, data.n_features)), settings.bias), Workers()),
-            sqnorm=none,
-            classes=data.classes,
-            codes=np.empty(0, np.int64),
-            cost=none,
-            bias=settings.bias,
-            loss=settings.loss,
-            free=False,
+        self.like = formulation(
+            settings, passes_over(no_rows, Workers()), none, data.classes, none.astype(int), none
         )
         self.names = self.like.names
 
@@ -106,7 +90,7 @@ class ClusterFormulation(Formulation):
 
     def complete(self, results: list[Result]) -> None:
         """Let classes that were not begun score below those that were, in place."""
-        if hasattr(self.like, "fill_in"):
+        if isinstance(self.like, PerClass):
             self.like.fill_in(results, self.costs)
 
     def finished(self, p: int, result: Result) -> Result:

@@ -12,12 +12,12 @@ import scipy.sparse as sp
 from distributed import get_worker
 
 from .._threads import Workers
-from ..problems.labels import class_codes, row_costs
+from ..problems.labels import class_codes, count_classes, row_costs
 from ..rows.dense import passes_over
 from ..rows.layouts import as_rows
 from ..solvers.parts import Part
 from ..training.data import check_finite
-from ..training.formulations import FORMULATIONS, Formulation, PerClass
+from ..training.formulations import Formulation, PerClass, formulation
 from ..training.settings import Settings
 
 __all__ = ["Partition", "Recipe", "add", "answer", "as_block", "describe", "forget", "signed_duals"]
@@ -58,17 +58,9 @@ class _Shard:
         self.born = uuid4().hex
 
     def formulation(self, recipe: Recipe, X: Any) -> Formulation:
-        settings = recipe.settings
-        return FORMULATIONS[settings.multi_class](
-            passes=passes_over(as_rows(X, settings.bias), Workers()),
-            sqnorm=self.sqnorm,
-            classes=recipe.classes,
-            codes=self.codes,
-            cost=self.cost,
-            bias=settings.bias,
-            loss=settings.loss,
-            free=False,
-        )
+        passes = passes_over(as_rows(X, recipe.settings.bias), Workers())
+        given = (recipe.classes, self.codes, self.cost)
+        return formulation(recipe.settings, passes, self.sqnorm, *given)
 
 
 Answer = tuple[Any, Any, dict[int, str]]
@@ -132,12 +124,12 @@ def signed_duals(recipe: Recipe, p: int, which: str, born: str | None, *partitio
             "A worker was lost, and with it dual variables of the model. Fit again to have them; "
             "the model itself and its certificate stand."
         )
-    formulation = shard.formulation(recipe, here.X)
-    alpha = shard.parts.pop(p).duals(formulation.problem(p), which)
-    if isinstance(formulation, PerClass):
-        return sp.csr_array((alpha * formulation.labels(p, shard.codes))[None, :])
+    problems = shard.formulation(recipe, here.X)
+    alpha = shard.parts.pop(p).duals(problems.problem(p), which)
+    if isinstance(problems, PerClass):
+        return sp.csr_array((alpha * problems.labels(p, shard.codes))[None, :])
     found: Any = SimpleNamespace(alpha=alpha)
-    return sp.csr_array(formulation.dual_coef([found]))
+    return sp.csr_array(problems.dual_coef([found]))
 
 
 def forget(token: str) -> None:
@@ -179,8 +171,7 @@ class Description(NamedTuple):
     n_features: int
     n_bytes: int
     memory: int  # that its worker may use; 0 if there is no limit
-    classes: Any
-    mass: Any  # of the classes
+    counts: tuple[Any, Any]  # its classes, and how much weight they have
 
 
 def describe(X: Any, y: Any, weight: Any) -> Description:
@@ -194,10 +185,7 @@ def describe(X: Any, y: Any, weight: Any) -> Description:
             )
         if not (np.isfinite(weight).all() and (weight >= 0).all()):
             raise ValueError("sample_weight must not be negative, NaN or infinite.")
-    present = slice(None) if weight is None else weight > 0
-    classes, places = np.unique(y[present], return_inverse=True)
-    mass = np.bincount(places, None if weight is None else weight[present], len(classes))
     arrays = (X.data, X.indices, X.indptr) if sp.issparse(X) else (X,)
     n_bytes = sum(array.nbytes for array in arrays)
     memory = get_worker().memory_manager.memory_limit or 0
-    return Description(X.shape[0], X.shape[1], n_bytes, memory, classes, mass)
+    return Description(X.shape[0], X.shape[1], n_bytes, memory, count_classes(y, weight))

@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["balanced_weights", "check_classes", "class_codes", "encode_labels", "row_costs"]
+__all__ = [
+    "add_counts",
+    "check_classes",
+    "class_codes",
+    "class_costs",
+    "count_classes",
+    "encode_labels",
+    "row_costs",
+]
 
 LEAST_COST = 1e-300  # less is no cost: its reciprocal overflows
 
@@ -43,6 +51,39 @@ def class_codes(y: Any, classes: Any) -> Any:
     codes[codes == len(classes)] = 0
     codes[classes[codes] != y] = -1
     return codes
+
+
+def count_classes(y: Any, sample_weight: Any) -> tuple[Any, Any]:
+    """Return the classes of some rows that have weight, and how much."""
+    present = slice(None) if sample_weight is None else sample_weight > 0
+    classes, places = np.unique(y[present], return_inverse=True)
+    weight = None if sample_weight is None else sample_weight[present]
+    return classes, np.bincount(places, weight, len(classes))
+
+
+def add_counts(counts: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+    """Return the classes of all rows, and how much weight they have, from those of parts of them.
+
+    Raises ValueError unless they are at least two, not measurements.
+    """
+    found: dict[Any, float] = {}
+    for classes, mass in counts:
+        for label, m in zip(classes.tolist(), mass.tolist(), strict=True):
+            found[label] = found.get(label, 0.0) + m
+    classes = np.unique(np.concatenate([classes for classes, _ in counts]))
+    check_classes(classes)
+    return classes, np.array([found[label] for label in classes.tolist()])
+
+
+def class_costs(C: float, class_weight: Any, classes: Any, mass: Any) -> tuple[Any, Any]:
+    """Return `class_weight` by class, and the costs of all rows of each class together.
+
+    Refuses costs that overflow or vanish, without a look at the rows.
+    """
+    if isinstance(class_weight, str):
+        class_weight = dict(zip(classes.tolist(), balanced_weights(mass).tolist(), strict=True))
+    codes = np.arange(len(classes))
+    return class_weight, row_costs(C, class_weight, classes, codes, mass)
 
 
 def balanced_weights(mass: Any) -> Any:

@@ -7,6 +7,7 @@ problem over all classes reads them once per pass, and keeps the dual variables 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
 from hashlib import sha256
@@ -20,7 +21,7 @@ from ..io.checkpoint import Checkpoint
 from ..kernels.loss import Loss, sum_losses
 from ..problems.binary import BinaryProblem
 from ..problems.in_blocks import BinaryInBlocks, MulticlassInBlocks
-from ..problems.labels import balanced_weights, class_codes, row_costs
+from ..problems.labels import class_codes, class_costs, row_costs
 from ..problems.losses import loss_numbers
 from ..problems.multiclass import MulticlassProblem
 from ..problems.result import Result
@@ -78,13 +79,9 @@ class _ClassRows(_Rows):
     def __init__(self, data: BlockSet, settings: Settings) -> None:
         super().__init__(data, settings)
         self.classes = data.classes
-        self.class_weight = settings.class_weight
-        if isinstance(self.class_weight, str):
-            balanced = balanced_weights(data.mass).tolist()
-            self.class_weight = dict(zip(self.classes.tolist(), balanced, strict=True))
-        # The costs of one row per class, of the weight of all its rows: refuses if they overflow.
-        codes = np.arange(len(self.classes))
-        self.costs = row_costs(settings.C, self.class_weight, self.classes, codes, data.mass)
+        self.class_weight, self.costs = class_costs(
+            settings.C, settings.class_weight, data.classes, data.mass
+        )
         if data.checkpoint is not None:
             self.keep(self._facts())
 
@@ -146,9 +143,9 @@ class _InBlocks(Formulation):
         """Return the objective where all weights are 0."""
         return float(self.rows.costs.sum())
 
+    @abstractmethod
     def read(self, p: int, b: int) -> Any:
         """Return block b of the p-th problem."""
-        raise NotImplementedError
 
     def problem(self, p: int) -> BlockProblem:
         """Return the p-th problem."""
@@ -180,9 +177,9 @@ class _InBlocks(Formulation):
         pieces = zip(self.rows.numbers, _column_blocks(dual_coef, starts), strict=True)
         return self.kind.joined([self.block_start(p, b, piece) for b, piece in pieces], starts)
 
+    @abstractmethod
     def block_start(self, p: int, b: int, dual_coef: Any) -> Any:
         """Return those of block b."""
-        raise NotImplementedError
 
     def start_from(self, p: int, before: Any) -> Start:
         """Return where to start from the model for another C: near the best multiple of it.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._threads import Workers
-from ..problems.labels import check_classes
+from ..problems.labels import add_counts, count_classes
 from ..problems.losses import REGRESSION_LOSSES
 from ..solvers.blocks import Blocks
 from .block_formulations import BLOCK_FORMULATIONS, BlockRegression
@@ -111,19 +111,8 @@ class BlockSet:
 
     @cached_property
     def _counted(self) -> tuple[Any, Any]:
-        found: dict[Any, float] = {}
-        kinds = []
-        for b in range(self.n_blocks):
-            labels, weight = self.labels_of(b), self.weight_of(b)
-            present = slice(None) if weight is None else weight > 0
-            classes, places = np.unique(labels[present], return_inverse=True)
-            mass = np.bincount(places, None if weight is None else weight[present])
-            for label, m in zip(classes.tolist(), mass.tolist(), strict=True):
-                found[label] = found.get(label, 0.0) + m
-            kinds.append(classes)
-        classes = np.unique(np.concatenate(kinds))
-        check_classes(classes)
-        return classes, np.array([found[label] for label in classes.tolist()])
+        numbers = range(self.n_blocks)
+        return add_counts([count_classes(self.labels_of(b), self.weight_of(b)) for b in numbers])
 
     def formulate(self, settings: Settings) -> Formulation:
         """Return the problems to solve."""

@@ -12,7 +12,7 @@ from ..problems.labels import encode_labels, row_costs
 from ..rows.dense import passes_over
 from ..rows.layouts import as_rows
 from .context import Context
-from .formulations import FORMULATIONS, Formulation
+from .formulations import Formulation, formulation
 from .settings import Settings
 
 __all__ = ["TrainingSet", "check_finite"]
@@ -67,16 +67,7 @@ class TrainingSet:
                 "multi_class='ovr', or intercept='penalized'."
             )
         cost = row_costs(settings.C, settings.class_weight, self.classes, self.codes, self.weight)
-        return FORMULATIONS[settings.multi_class](
-            passes=self.passes,
-            sqnorm=self.sqnorm,
-            classes=self.classes,
-            codes=self.codes,
-            cost=cost,
-            bias=self.bias,
-            loss=settings.loss,
-            free=settings.free_intercept,
-        )
+        return formulation(settings, self.passes, self.sqnorm, self.classes, self.codes, cost)
 
 
 def check_finite(sqnorm: Any, first: int = 0) -> None:

@@ -23,6 +23,7 @@ from ..problems.result import Result
 from ..rows.passes import Passes
 from ..solvers.path import start_from
 from ..solvers.solve import Start
+from .settings import Settings
 
 __all__ = [
     "FORMULATIONS",
@@ -30,6 +31,7 @@ __all__ = [
     "Joint",
     "PerClass",
     "clipped",
+    "formulation",
     "near",
     "signed",
 ]
@@ -326,6 +328,22 @@ def signed(problem: MulticlassProblem, alpha: Any) -> Any:
     values = np.concatenate([-values, total[support]])
     places = np.concatenate([columns, y[support]]), np.concatenate([rows, support])
     return sp.csr_array((values, places), shape=(k, len(y)))
+
+
+def formulation(
+    settings: Settings, passes: Passes, sqnorm: Any, classes: Any, codes: Any, cost: Any
+) -> Formulation:
+    """Return the problems of rows in memory, by their squared norms, class codes and costs."""
+    return FORMULATIONS[settings.multi_class](
+        passes=passes,
+        sqnorm=sqnorm,
+        classes=classes,
+        codes=codes,
+        cost=cost,
+        bias=settings.bias,
+        loss=settings.loss,
+        free=settings.free_intercept,
+    )
 
 
 FORMULATIONS: dict[str, Callable[..., Formulation]] = {
