@@ -155,7 +155,7 @@ def clusters(args):
         print(*rows[-1], flush=True)
         for n in args.workers:
             with (
-                LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None) as cluster,
+                LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=":0") as cluster,
                 Client(cluster) as client,
             ):
                 cuts = np.array_split(np.arange(len(y)), n)

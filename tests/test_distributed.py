@@ -33,7 +33,7 @@ def client():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with (
-            LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+            LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
             Client(cluster) as client,
         ):
             yield client

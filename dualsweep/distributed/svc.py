@@ -82,7 +82,7 @@ class LinearSVC(InMemory):
     >>> from sklearn.preprocessing import scale
     >>> from dualsweep.distributed import LinearSVC
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> with Client(processes=False, n_workers=1, dashboard_address=None) as client:
+    >>> with Client(processes=False, n_workers=1, dashboard_address=":0") as client:
     ...     model = LinearSVC(C=0.1, random_state=0).fit(da.from_array(scale(X), (200, 30)), y)
     >>> bool(model.relative_gap_ <= 1e-3)
     True
