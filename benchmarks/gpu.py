@@ -176,12 +176,13 @@ def to_host(array):
     return array.cpu().numpy() if hasattr(array, "cpu") else array
 
 
-def ours(library, arrays, tol, params, cap):
+def ours(library, arrays, tol, params, arguments):
     X, y, X_test, y_test = arrays
+    limit = arguments.memory_limit and int(arguments.memory_limit * 2**30)
     library.clear()
     library.synchronize()
     started = perf_counter()
-    model = LinearSVC(tol=tol, max_time=cap, **params).fit(X, y)
+    model = LinearSVC(tol=tol, max_time=arguments.cap, memory_limit=limit, **params).fit(X, y)
     library.synchronize()
     seconds = perf_counter() - started
     peak = library.peak()
@@ -291,6 +292,7 @@ def main():
     parser.add_argument("--out", default="benchmarks/outputs/gpu.csv")
     parser.add_argument("--cap", type=float, default=120.0, help="seconds for a fit of ours")
     parser.add_argument("--peer-cap", type=float, default=60.0, help="seconds for a peer")
+    parser.add_argument("--memory-limit", type=float, help="gibibytes besides X")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--rows", type=int, default=1_281_167)
     parser.add_argument("--columns", type=int, default=1024)
@@ -351,7 +353,7 @@ def run_cell(cell, name, tol, params, library, data, arguments, note):
     def fit():
         nonlocal model
         model = None
-        model, row = ours(library, data.get(name), tol, params, arguments.cap)
+        model, row = ours(library, data.get(name), tol, params, arguments)
         target.append(model.primal_objective_)
         model = None  # its dual variables are a number per row and class
         return row

@@ -21,7 +21,7 @@ import dualsweep.device.directions as directions
 import dualsweep.device.rows as rows_module
 from dualsweep import LinearSVC, LinearSVCCV, LinearSVR, certify, compare_multiclass, svc_path
 from dualsweep._host import to_host
-from dualsweep.device.arrays import Space
+from dualsweep.device.arrays import OnHost, Space
 from dualsweep.device.iterate import Iterate
 from dualsweep.device.multiclass import AllAtOnce
 from dualsweep.device.rows import DenseRows, SparseRows
@@ -55,12 +55,12 @@ def weights_of(n):
     return np.random.default_rng(0).choice([0.0, 0.5, 1.0, 3.0], n)
 
 
-def train_in_namespace(X, y, weight=None, **params):
+def train_in_namespace(X, y, weight=None, duals=None, **params):
     """Train with NumPy's arrays by the code for devices; return what `train` does."""
     settings = Settings(**params)
     with Context() as context:
         data = training_data(OnDevice(X, ON_HOST, True), y, weight, settings, context)
-        return train(data, settings, context)
+        return train(data, settings, context, duals=duals)
 
 
 def as_strict(array):
@@ -413,9 +413,34 @@ def test_groups_of_classes_when_memory_is_short():
     away = np.linalg.norm(grouped.dual_coef @ X - grouped.coef)
     assert away <= np.sqrt(2 * grouped.dual_gap)
     assert sorted(set(grouped.history["problem"])) == [0, 1, 2, 3]
-    for params in ({"loss": "hinge"}, {"multi_class": "crammer_singer"}):
-        with pytest.raises(MemoryError, match="memory_limit"):
-            train_in_namespace(X, y, memory_limit=1000, **params)
+
+
+@pytest.mark.parametrize("params", FORMULATIONS, ids=NAMES)
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_tables_on_the_host_when_memory_is_short(monkeypatch, params, n_classes):
+    """Numbers per row and class are kept there, a slice of rows is trained on at a time."""
+    tables = []
+
+    class Spied(OnHost):
+        def __getitem__(self, place):
+            tables.append(self.values[place].shape)
+            return super().__getitem__(place)
+
+    monkeypatch.setattr(rows_module, "OnHost", Spied)
+    monkeypatch.setattr(rows_module, "SLICE_BYTES", 1)
+    X, y = some_digits(n_classes)
+    whole = train_in_namespace(X, y, tol=1e-6, **params)
+    assert not tables
+    for start in (None, whole.dual_coef):
+        spilled = train_in_namespace(X, y, tol=1e-6, memory_limit=5000, duals=start, **params)
+        apart = np.linalg.norm(spilled.coef - whole.coef)  # by strong convexity, at most
+        assert apart <= 2 * (np.sqrt(spilled.dual_gap) + np.sqrt(whole.dual_gap))
+        assert sp.issparse(spilled.dual_coef)
+        away = np.linalg.norm(spilled.dual_coef @ X - spilled.coef)
+        assert away <= np.sqrt(2 * spilled.dual_gap)
+    assert max(tables)[0] < len(y) / 2
+    with pytest.raises(MemoryError, match="raise memory_limit"):
+        train_in_namespace(X, y, memory_limit=10, **params)
 
 
 @pytest.mark.parametrize("params", FORMULATIONS, ids=NAMES)
@@ -599,6 +624,20 @@ def test_memory_of_a_device_is_given_back(convert):
         )
     del ballast
     assert before - free() < 2**24
+
+
+@pytest.mark.gpu
+@on_gpu
+@pytest.mark.parametrize("params", FORMULATIONS, ids=NAMES)
+def test_tables_of_a_device_on_the_host(monkeypatch, convert, params):
+    monkeypatch.setattr(rows_module, "SLICE_BYTES", 1)
+    X, y = some_digits()
+    X, y = convert(np.repeat(X, 20, axis=0).astype(np.float32)), convert(np.repeat(y, 20))
+    whole = LinearSVC(**params).fit(X, y)
+    model = LinearSVC(memory_limit=100_000, **params).fit(X, y)
+    assert model.converged_
+    assert sp.issparse(model.dual_coef_)
+    check_agreement(model, whole)
 
 
 @pytest.mark.gpu

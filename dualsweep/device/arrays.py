@@ -12,7 +12,7 @@ import numpy as np
 
 from .._host import to_host
 
-__all__ = ["Space"]
+__all__ = ["OnHost", "Space"]
 
 PRECISION = RLock()  # held while torch's setting, one for all threads, is not what it was
 
@@ -107,3 +107,21 @@ class Space:
             import torch
 
             torch.cuda.empty_cache()
+
+
+class OnHost:
+    """An array that the device has no room for: in host memory, its slices of rows moved as needed.
+
+    What is taken out of it, ``array[part, :]``, is a copy on the device.
+    """
+
+    def __init__(self, space: Space, shape: tuple[int, int], dtype: Any) -> None:
+        narrow = dtype == space.xp.float32
+        self.space, self.shape, self.dtype = space, shape, dtype
+        self.values = np.empty(shape, np.float32 if narrow else np.float64)
+
+    def __getitem__(self, place: tuple[slice, slice]) -> Any:
+        return self.space.asarray(self.values[place])
+
+    def __setitem__(self, place: tuple[slice, slice], values: Any) -> None:
+        self.values[place] = self.space.numpy(values)

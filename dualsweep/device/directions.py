@@ -36,7 +36,8 @@ def direct_worth(it: Iterate) -> float:
     """
     n, d, k = it.rows.n_rows, it.rows.n_weights, it.terms.n_classes
     together = it.terms.n_problems < k
-    if (d * k if together else d) > (DIRECT_WEIGHTS_TOGETHER if together else DIRECT_WEIGHTS):
+    many = (d * k if together else d) > (DIRECT_WEIGHTS_TOGETHER if together else DIRECT_WEIGHTS)
+    if many or it.rows.spilled:  # a Hessian takes whole columns
         return np.inf
     product = 2.0 * n * d * max(k, FEW_COLUMNS)
     factor = (d * k) ** 3 / 3 if together else k * d**3 / 3

@@ -63,8 +63,7 @@ class Iterate:
         self.w, self.anchor = w, anchor
         self.rho: Any = None if terms.smooth else xp.astype(rho, dtype)
         self.zero = self.space.zeros((1, 1), dtype)
-        shape = (rows.n_rows, terms.n_classes)
-        self.slack, self.free = self.space.empty(shape, dtype), self.space.empty(shape, dtype)
+        self.slack, self.free = (rows.table(terms.n_classes, dtype) for _ in range(2))
         self.bound: Any = None
         start = xp.astype(w, dtype)
         for part in parts:
@@ -148,7 +147,7 @@ class Iterate:
         """Take a step along the directions; return how far, 0 where that led nowhere."""
         xp, terms = self.space.xp, self.terms
         p = xp.astype(direction, xp.float64, copy=False)
-        q = self.space.empty(self.slack.shape, self.dtype)
+        q = self.rows.table(terms.n_classes, self.dtype)
         narrow = xp.astype(p, self.dtype, copy=False)
         for part in self.parts:
             q[part, :] = terms.change(part, self.rows.responses(part, narrow))

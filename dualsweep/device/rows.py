@@ -7,15 +7,19 @@ fits into memory. The bias is one extra weight, and never a column of X.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from copy import copy
 from typing import Any
 
-from .arrays import Space
+from .arrays import OnHost, Space
 
 __all__ = ["DenseRows", "Rows", "SparseRows"]
 
 # Numbers that an array made of a slice of the rows has at most, on a device and in host memory,
 # where it should stay in the cache.
 SLICE, HOST_SLICE = 1 << 26, 1 << 20
+
+# Bytes that there have to be for each of these numbers: there are several such arrays at a time.
+SLICE_BYTES = 256
 
 # A copy of X in float64 is kept where it takes at most this part of the memory that is free;
 # else a slice is converted each time it is needed.
@@ -40,12 +44,30 @@ class Rows(ABC):
         self.n_rows, self.n_features = X.shape
         self.n_weights = self.n_features + 1
         self.narrow = X.dtype == space.xp.float32  # whether float32 is of any use
+        self.limit, self.spilled = float("inf"), False
+
+    def within(self, limit: float, spilled: bool) -> Rows:
+        """Return these rows for training in so many bytes; tables `spilled` are on the host."""
+        rows = copy(self)
+        rows.limit, rows.spilled = limit, spilled
+        return rows
+
+    def table(self, n_classes: int, dtype: Any) -> Any:
+        """Return an array of anything with a number per row and class, to be used in slices."""
+        shape = (self.n_rows, n_classes)
+        return OnHost(self.space, shape, dtype) if self.spilled else self.space.empty(shape, dtype)
 
     def parts(self, n_classes: int) -> list[slice]:
         """Cut the rows into slices for arrays with so many columns."""
-        free = self.space.free_bytes()
-        most = HOST_SLICE if free == float("inf") else min(SLICE, int(free / 256))
-        step = max(most // (n_classes + self._width), 1)
+        free = min(self.space.free_bytes(), self.limit)
+        most = HOST_SLICE if free == float("inf") else min(SLICE, int(free / SLICE_BYTES))
+        width = n_classes + self._width
+        if most < width and self.spilled:
+            raise MemoryError(
+                f"On {self.n_rows:,} rows and {n_classes} classes, {free:,.0f} bytes besides X are "
+                f"too little to train in: raise memory_limit to {SLICE_BYTES * width:,} or more."
+            )
+        step = max(most // width, 1)
         starts = range(0, self.n_rows, step)
         return [slice(start, min(start + step, self.n_rows)) for start in starts]
 

@@ -100,7 +100,7 @@ def solve(
 
 
 def bytes_per_class(rows: Rows, terms: Terms, tol: float) -> float:
-    """Return how much memory `solve` takes per class, at most, besides the rows.
+    """Return how much memory `solve` takes per class, at most, besides the rows and slices of them.
 
     Of a number per row and class there are slacks, changes of them, how free dual variables are
     (and again of some classes), dual variables of the best point and of another, and anchors.
@@ -246,12 +246,7 @@ class _Run:
             terms, w = terms.some(index), xp.take(w, index, axis=1)
             anchor = None if anchor is None else xp.take(anchor, index, axis=1)
         w = xp.asarray(w, copy=True)
-        if terms.smooth:
-            anchor = None
-        elif anchor is None:
-            anchor = self.space.zeros((self.rows.n_rows, terms.n_classes), dtype)
-        else:
-            anchor = xp.astype(anchor, dtype)
+        anchor = None if terms.smooth else self._copy(anchor, terms.n_classes, dtype)
         first = FIRST_RHO if terms.n_problems == terms.n_classes else FIRST_RHO_MULTICLASS
         mean = float(xp.sum(terms.cost)) / max(self.n_members, 1)
         rho = np.where(self.rho[problems] > 0, self.rho[problems], first / mean)
@@ -327,7 +322,7 @@ class _Run:
         That is ``P(w) - D(alpha)``, all in float64 from w and the dual variables as they are kept.
         """
         xp, n = self.space.xp, terms.n_problems
-        alpha = self.space.empty((self.rows.n_rows, terms.n_classes), dtype)
+        alpha = self.rows.table(terms.n_classes, dtype)
         w_of_alpha = xp.zeros_like(w)
         size = terms.dots(w, w)
         length = terms.margin_length(size)
@@ -360,21 +355,27 @@ class _Run:
         if len(better) == self.terms.n_problems:
             self.w, self.alpha = w, alpha
             return
-        if self.alpha is None:
-            shape = (self.rows.n_rows, self.terms.n_classes)
-            self.alpha = self.space.zeros(shape, alpha.dtype)
-        if self.alpha.dtype != alpha.dtype:
-            self.alpha = self.space.xp.astype(self.alpha, alpha.dtype)
+        if self.alpha is None or self.alpha.dtype != alpha.dtype:
+            self.alpha = self._copy(self.alpha, self.terms.n_classes, alpha.dtype)
         for j in better.tolist():
             p = int(problems[j])
             self.w[:, p] = w[:, j]
             self.alpha[:, p] = alpha[:, j]
 
+    def _copy(self, table: Any, n_classes: int, dtype: Any) -> Any:
+        """Return a copy of dual variables in some precision; zeros of None."""
+        out = self.rows.table(n_classes, dtype)
+        for part in self.parts:
+            if table is None:
+                out[part, :] = self.space.zeros((part.stop - part.start, n_classes), dtype)
+            else:
+                out[part, :] = self.space.xp.astype(table[part, :], dtype, copy=False)
+        return out
+
     def solution(self) -> Solution:
         """Return the best that has been reached."""
         if self.alpha is None:
-            shape = (self.rows.n_rows, self.terms.n_classes)
-            self.alpha = self.space.zeros(shape, self.rows.X.dtype)
+            self.alpha = self._copy(None, self.terms.n_classes, self.rows.X.dtype)
         return Solution(
             w=self.w,
             alpha=self.alpha,

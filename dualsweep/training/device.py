@@ -143,9 +143,9 @@ class DeviceFormulation(Formulation):
     def _solve(
         self, settings: Settings, context: Context, seconds: float, duals: Any
     ) -> list[Result]:
-        """Solve in groups of classes, if there is not enough memory for all of them at once."""
+        """Solve in groups of classes, if one-versus-rest has no room for all of them at once."""
         deadline = perf_counter() + seconds
-        groups = self._groups(settings)
+        rows, groups = self._plan(settings)
         signed: list[Any] = []
         results: list[Result] = []
         for p in range(len(self.names)):
@@ -163,11 +163,11 @@ class DeviceFormulation(Formulation):
                     terms = terms.some(self.space.asarray(group))
                 alpha = None
                 if duals is not None:
-                    alpha = self._alpha(terms, duals if whole else duals[group])
-                    alpha = best_start(self.data.rows, terms, alpha)
+                    alpha = self._alpha(rows, terms, duals if whole else duals[group])
+                    alpha = best_start(rows, terms, alpha)
                 now = perf_counter()
                 solution = solve(
-                    self.data.rows,
+                    rows,
                     terms,
                     sqnorm=self.data.sqnorm,
                     tol=settings.tol,
@@ -186,48 +186,48 @@ class DeviceFormulation(Formulation):
                     solution.n_products,
                     perf_counter() - now,
                 )
-                signed.append(self._signed(terms, solution.alpha, keep=whole))
+                signed.append(self._signed(rows, terms, solution.alpha, keep=whole))
         self.signed = signed[0] if len(signed) == 1 else sp.vstack(signed, format="csr")
         for p, result in enumerate(results):
             context.end(p, result)
         return results
 
-    def _groups(self, settings: Settings) -> list[Any]:
-        """Return which columns are solved at once."""
-        n, free = self.terms.n_classes, self.space.free_bytes()
-        limit = settings.memory_limit or MEMORY_PART * free
-        each = bytes_per_class(self.data.rows, self.terms, settings.tol)
-        room = n if limit == np.inf else int(limit // each)
-        if room < (1 if self.ovr else n):
-            needed = each * (1 if self.ovr else n)
-            raise MemoryError(
-                f"Training {n if not self.ovr else 1} of {n} classes at once on {self.n_rows:,} "
-                f"rows takes {needed:,.0f} bytes besides X, but there is room for {limit:,.0f}. "
-                "Raise memory_limit, use multi_class='ovr', which is trained in groups of classes, "
-                "or train on the host, from a store or with Dask."
-            )
-        return np.array_split(np.arange(n), -(-n // room))
+    def _plan(self, settings: Settings) -> tuple[Rows, list[Any]]:
+        """Return the rows, and which columns are solved at once.
 
-    def _alpha(self, terms: Terms, duals: Any) -> Any:
+        Where there is no room for a number per row and class, such numbers are kept on the host.
+        """
+        n, rows = self.terms.n_classes, self.data.rows
+        limit = settings.memory_limit or MEMORY_PART * self.space.free_bytes()
+        each = bytes_per_class(rows, self.terms, settings.tol)
+        room = n if limit == np.inf else int(limit // each)
+        at_once = min(max(room, 1), n) if self.ovr else n
+        if room < at_once:
+            rows = rows.within(limit, spilled=True)
+        return rows, np.array_split(np.arange(n), -(-n // at_once))
+
+    def _alpha(self, rows: Rows, terms: Terms, duals: Any) -> Any:
         """Return the dual variables that signed ones of a model stand for."""
-        xp = self.space.xp
-        if sp.issparse(duals):
-            duals = self.space.asarray(duals.toarray())
-        signed = duals.T
-        if not self.ovr and self.binary:
-            signed = 0.5 * xp.concat([-signed, signed], axis=1)
-        out = self.space.empty(signed.shape, signed.dtype)
-        for part in self.data.rows.parts(terms.n_classes):
-            out[part, :] = terms.unsigned(part, signed[part, :])
+        xp, sparse = self.space.xp, sp.issparse(duals)
+        out = rows.table(terms.n_classes, getattr(xp, duals.dtype.name) if sparse else duals.dtype)
+        for part in rows.parts(terms.n_classes):
+            some = duals[:, part]
+            signed = (self.space.asarray(some.toarray()) if sparse else some).T
+            if not self.ovr and self.binary:
+                signed = 0.5 * xp.concat([-signed, signed], axis=1)
+            out[part, :] = terms.unsigned(part, signed)
         return out
 
-    def _signed(self, terms: Terms, alpha: Any, keep: bool) -> Any:
+    def _signed(self, rows: Rows, terms: Terms, alpha: Any, keep: bool) -> Any:
         """Return signed dual variables, a row per class: where they are, or else on the host."""
-        for part in self.data.rows.parts(terms.n_classes):
+        for part in rows.parts(terms.n_classes):
             alpha[part, :] = terms.signed(part, alpha[part, :])
+        values = alpha.values if rows.spilled else alpha
         if not self.ovr and self.binary:
-            alpha = 2 * alpha[:, 1:]
-        return alpha.T if keep else sp.csr_array(self.space.numpy(alpha).T)
+            values = 2 * values[:, 1:]
+        if keep and not rows.spilled:
+            return values.T
+        return sp.csr_array(self.space.numpy(values).T)
 
     def problem(self, p: int) -> Any:
         """Raise: problems are solved together."""
