@@ -129,7 +129,7 @@ class DenseRows(Rows):
             return X[part, :]
         if dtype == xp.float64:
             if self._wide is None and 8 * self.n_rows * self.n_features <= (
-                WIDE_PART * self.space.free_bytes()
+                WIDE_PART * min(self.space.free_bytes(), self.limit)
             ):
                 self._wide = xp.astype(X, dtype)
             if self._wide is not None:
