@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 
-.PHONY: demo test lint types fuzz mutate coverage bench-binary bench-gpu bench-hard bench-multiclass bench-regression bench-io bench-path bench-sdm bench-dask clean
+.PHONY: demo test lint types docs docs-quick fuzz mutate coverage bench-binary bench-gpu bench-hard bench-multiclass bench-regression bench-io bench-path bench-sdm bench-dask clean
 
 demo: $(VENV)/.plot
 	$(BIN)/dualsweep demo
@@ -19,6 +19,16 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
+
+# The site, into build/docs/html, with warnings as errors; the examples of the gallery run, and so does
+# the code in the pages. docs-quick leaves out the pictures of the gallery: half a minute.
+SPHINX := -b html -W --keep-going -d build/docs/doctrees docs build/docs/html
+docs: $(VENV)/.dev
+	$(BIN)/pytest -q tests/test_docs.py
+	$(BIN)/python -m sphinx $(SPHINX)
+
+docs-quick: $(VENV)/.dev
+	$(BIN)/python -m sphinx -D plot_gallery=0 $(SPHINX)
 
 # Arbitrary and damaged input, SECONDS of it for each of tests/fuzz_NAME.py; and certificates of
 # extreme numbers against exact ones, about as long.
@@ -131,4 +141,4 @@ $(VENV)/.mutation: pyproject.toml | $(VENV)/.dev
 	touch $@
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) build/docs docs/gallery docs/generated

@@ -23,7 +23,7 @@ __all__ = ["LinearSVC"]
 class LinearSVC(InMemory):
     """Linear support vector classification with a certificate, on a Dask cluster.
 
-    Minimises, and proves, what `dualsweep.LinearSVC` does: for two classes
+    Minimises, and proves, what `dualsweep.LinearSVC` does: for two classes::
 
         P(w, b) = 1/2 |w|^2 + 1/2 (b / intercept_scaling)^2 + sum_i C_i * loss(y_i (w.x_i + b))
 

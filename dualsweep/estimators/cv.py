@@ -124,7 +124,7 @@ class LinearSVCCV(SearchingC, DevicePredictions, LinearClassifier):  # type: ign
         How the model was trained.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X had string column names.
 
     See Also

@@ -19,7 +19,7 @@ class LinearSVC(DevicePredictions, LinearClassifier, CertifiedModel):
     """Linear support vector classification with a certificate.
 
     For two classes, with labels y_i in {-1, +1} and ``C_i = C * sample_weight_i *
-    class_weight[y_i]``, the model minimises
+    class_weight[y_i]``, the model minimises::
 
         P(w, b) = 1/2 |w|^2 + 1/2 (b / intercept_scaling)^2 + sum_i C_i * loss(y_i (w.x_i + b))
 
@@ -117,7 +117,7 @@ class LinearSVC(DevicePredictions, LinearClassifier, CertifiedModel):
         One entry per certificate: problem (the class), time, epoch, primal, dual, gap, active.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X had string column names.
 
     Notes

@@ -19,7 +19,7 @@ __all__ = ["LinearSVR"]
 class LinearSVR(CertifiedModel, LinearRegressor):
     """Linear support vector regression with a certificate.
 
-    With ``C_i = C * sample_weight_i``, the model minimises
+    With ``C_i = C * sample_weight_i``, the model minimises::
 
         P(w, b) = 1/2 |w|^2 + 1/2 (b / intercept_scaling)^2 + sum_i C_i * loss(y_i - w.x_i - b)
 
@@ -92,7 +92,7 @@ class LinearSVR(CertifiedModel, LinearRegressor):
         One entry per certificate: problem (0), time, epoch, primal, dual, gap, active.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X had string column names.
 
     See Also

@@ -99,7 +99,7 @@ class LinearSVRCV(SearchingC, LinearRegressor):
         How the model was trained.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X had string column names.
 
     See Also
