@@ -120,7 +120,7 @@ class LinearSVCCV(SearchingC, DevicePredictions, LinearClassifier):  # type: ign
         Those of the model; see `LinearSVC`.
     primal_objective_, dual_objective_, dual_gap_, relative_gap_ : float
         The model's certificate.
-    converged_, n_iter_, history_ : bool, int, ndarray
+    converged_, n_iter_, history_, estimates_ : bool, int, ndarray, ndarray
         How the model was trained.
     n_features_in_ : int
         Number of features seen in `fit`.

@@ -115,6 +115,9 @@ class LinearSVC(DevicePredictions, LinearClassifier, CertifiedModel):
         Sweeps and Newton steps; the largest of the classes.
     history_ : ndarray with named fields
         One entry per certificate: problem (the class), time, epoch, primal, dual, gap, active.
+    estimates_ : ndarray with named fields
+        One entry per sweep and Newton step: problem, time, epoch, relative_gap, which is an
+        estimate between certificates. `~dualsweep.plotting.ConvergenceDisplay` draws both.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

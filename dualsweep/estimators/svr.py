@@ -90,6 +90,9 @@ class LinearSVR(CertifiedModel, LinearRegressor):
         Sweeps and Newton steps.
     history_ : ndarray with named fields
         One entry per certificate: problem (0), time, epoch, primal, dual, gap, active.
+    estimates_ : ndarray with named fields
+        One entry per sweep and Newton step: problem, time, epoch, relative_gap, which is an
+        estimate between certificates. `~dualsweep.plotting.ConvergenceDisplay` draws both.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

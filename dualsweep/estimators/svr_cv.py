@@ -95,7 +95,7 @@ class LinearSVRCV(SearchingC, LinearRegressor):
         Those of the model; see `LinearSVR`.
     primal_objective_, dual_objective_, dual_gap_, relative_gap_ : float
         The model's certificate.
-    converged_, n_iter_, history_ : bool, int, ndarray
+    converged_, n_iter_, history_, estimates_ : bool, int, ndarray, ndarray
         How the model was trained.
     n_features_in_ : int
         Number of features seen in `fit`.
