@@ -123,11 +123,11 @@ def _report(command: Command, result: MulticlassComparison) -> None:
         "p_values": [
             {"methods": pair, "p_value": p_value} for pair, p_value in result.p_values.items()
         ],
+        "least_p_value": result.least_p_value,
         "accuracy": result.accuracy.tolist(),
         "C": result.C.tolist(),
         "relative_gap": result.relative_gap.tolist(),
     }
-    lowest, highest = result.C.min(axis=0), result.C.max(axis=0)
     command.table(
         f"Test accuracy, {len(result.accuracy)} partitions",
         ["method", "mean", "deviation", "C"],
@@ -136,25 +136,21 @@ def _report(command: Command, result: MulticlassComparison) -> None:
                 method,
                 f"{result.mean[m]:.2%}",
                 f"{result.deviation[m]:.2%}",
-                f"{lowest[m]:g}" + (f" to {highest[m]:g}" if lowest[m] < highest[m] else ""),
+                result.chosen(m).removeprefix("C = "),
             ]
             for m, method in enumerate(result.methods)
         ],
     )
     command.table(
-        "Is there a difference?",
+        f"Is there a difference? With so few partitions, p is at least {result.least_p_value:.2g}",
         ["method", "and", "p-value"],
         [[one, other, f"{p_value:.2g}"] for (one, other), p_value in result.p_values.items()],
     )
 
 
 def _draw(result: MulticlassComparison) -> Any:
-    """Draw means, and a line for each partition: methods are compared on the same ones."""
-    figure = new_figure(6.4, 4.8)
-    axes = figure.subplots()
-    names = [method.replace("_", " ") for method in result.methods]
-    axes.plot(names, 100 * result.accuracy.T, color="0.7", linewidth=1.0, marker=".")
-    axes.errorbar(names, 100 * result.mean, 100 * result.deviation, fmt="o", capsize=6, zorder=3)
-    axes.margins(x=0.2)
-    axes.set(ylabel="Test accuracy (%)", title="Mean ± deviation, and each partition")
+    from ..plotting import ComparisonDisplay
+
+    figure = new_figure(8.0, 4.5)
+    ComparisonDisplay(result).plot(figure.subplots())
     return figure

@@ -245,8 +245,8 @@ def _report(command: Command, model: LinearSVCCV | LinearSVRCV) -> None:
 
 
 def _draw(model: LinearSVCCV | LinearSVRCV) -> Any:
-    from ..plotting import PathDisplay
+    from ..plotting.path import PANELS, PathDisplay
 
-    figure = new_figure(6.4, 7.2)
+    figure = new_figure(*PANELS)
     PathDisplay.from_estimator(model, ax=figure.subplots(3, 1, sharex=True))
     return figure

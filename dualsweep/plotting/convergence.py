@@ -8,24 +8,33 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ._matplotlib import pyplot
+from ._matplotlib import SLIDE, pyplot, style_of
 
 __all__ = ["ConvergenceDisplay"]
 
 # Gaps below this part of the objective are rounding errors and not worth the room.
 ROUNDING = 1e-16
 
+CLASSES = "all classes, each with its own clock"
+
 
 class ConvergenceDisplay:
     """Relative duality gap against training time.
 
+    The curve shows what is known after every sweep and Newton step: an estimate between
+    certificates, which are marked. Of one-versus-rest, the curve is that of the class with the
+    largest gap at the end, which is the model's `relative_gap_`; a band spans all classes, each
+    with its own clock.
+
     Use `from_estimator` or, for several fits, `from_estimators` to make one; `plot` again with
-    another `ax` to draw it elsewhere. Several fits on one `ax` get a colour each.
+    another `ax` to draw it elsewhere. Several fits on one `ax` differ by colour, line and mark.
 
     Parameters
     ----------
     history : ndarray with named fields
         The `history_` of a fitted estimator.
+    estimates : ndarray with named fields, default=None
+        The `estimates_` of a fitted estimator; None draws the certificates alone.
     tol : float, default=None
         Relative gap that was asked for, drawn as a dashed line.
     name : str, default=None
@@ -34,12 +43,14 @@ class ConvergenceDisplay:
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Axes with the curves.
+        Axes with the curve.
     figure_ : matplotlib Figure
         Figure with the axes.
-    lines_ : list of matplotlib Line2D
-        One curve per binary problem: several for one-versus-rest, all in one colour, each with
-        its own clock. A mark is a certificate.
+    line_ : matplotlib Line2D
+        The gap after each epoch, of the class with the largest gap at the end if there are several.
+        Its marks are certificates.
+    band_ : matplotlib PolyCollection or None
+        From the smallest to the largest gap of all classes, if there are several.
     tol_line_ : matplotlib Line2D or None
         The dashed line at `tol`.
 
@@ -54,8 +65,16 @@ class ConvergenceDisplay:
     >>> display.figure_.savefig("convergence.png")  # doctest: +SKIP
     """
 
-    def __init__(self, history: Any, *, tol: float | None = None, name: str | None = None) -> None:
+    def __init__(
+        self,
+        history: Any,
+        *,
+        estimates: Any = None,
+        tol: float | None = None,
+        name: str | None = None,
+    ) -> None:
         self.history = history
+        self.estimates = estimates
         self.tol = tol
         self.name = name
 
@@ -74,7 +93,7 @@ class ConvergenceDisplay:
         name : str, default=None
             Name of the fit in the legend; the name of the estimator's class if None.
         **kwargs : dict
-            Passed to matplotlib's `plot` for the curves.
+            Passed to matplotlib's `plot` for the curve.
 
         Returns
         -------
@@ -87,14 +106,18 @@ class ConvergenceDisplay:
                 f"{type(estimator).__name__} has no history_; ConvergenceDisplay draws fitted "
                 "estimators of dualsweep. Of a pipeline, pass the last step: pipeline[-1]."
             )
-        name = type(estimator).__name__ if name is None else name
-        return cls(estimator.history_, tol=estimator.tol, name=name).plot(ax, **kwargs)
+        return cls(
+            estimator.history_,
+            estimates=getattr(estimator, "estimates_", None),  # a model from a file has none
+            tol=estimator.tol,
+            name=type(estimator).__name__ if name is None else name,
+        ).plot(ax, **kwargs)
 
     @classmethod
     def from_estimators(
         cls, estimators: Mapping[str, Any], *, ax: Any = None, **kwargs: Any
     ) -> list[ConvergenceDisplay]:
-        """Draw how several fits converged on the same axes, a colour each.
+        """Draw how several fits converged on the same axes.
 
         Parameters
         ----------
@@ -122,7 +145,7 @@ class ConvergenceDisplay:
         return displays
 
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> ConvergenceDisplay:
-        """Draw the curves.
+        """Draw the curve.
 
         Parameters
         ----------
@@ -131,7 +154,7 @@ class ConvergenceDisplay:
         name : str, default=None
             Name of the fit in the legend, instead of the display's own.
         **kwargs : dict
-            Passed to matplotlib's `plot` for the curves.
+            Passed to matplotlib's `plot` for the curve.
 
         Returns
         -------
@@ -140,17 +163,36 @@ class ConvergenceDisplay:
         """
         plt = pyplot("ConvergenceDisplay")
         if ax is None:
-            _, ax = plt.subplots()
-        style = {"marker": ".", "label": self.name if name is None else name, **kwargs}
-        self.lines_ = []
-        for problem in np.unique(self.history["problem"]):
-            curve = self.history[self.history["problem"] == problem]
-            self.lines_ += ax.plot(curve["time"], curve["gap"] / curve["primal"], **style)
-            # The other classes of a fit look the same and have no legend of their own.
-            style = {**style, "color": self.lines_[0].get_color(), "label": None}
+            _, ax = plt.subplots(figsize=SLIDE, layout="constrained")
+        name = self.name if name is None else name
+        problems = np.unique(self.history["problem"])
+        curves = [self._curve(problem) for problem in problems]
+        time, gap, certified = max(curves, key=lambda curve: curve[1][-1])
+
+        label = name
+        if len(problems) > 1:
+            worst = f"worst of {len(problems)} classes"
+            label = worst if name is None else f"{name}, {worst}"
+        style = {**style_of(ax), "label": label, "markevery": certified, **kwargs}
+        [self.line_] = ax.plot(time, gap, **style)
+        self.band_ = None
+        if len(problems) > 1:
+            every = np.unique(np.concatenate([curve[0] for curve in curves]))
+            known = [gap[_latest(time, every)] for time, gap, _ in curves]
+            low, high = np.min(known, axis=0), np.max(known, axis=0)
+            colour = self.line_.get_color()
+            self.band_ = ax.fill_between(
+                every, low, high, step="post", color=colour, alpha=0.15, label=CLASSES
+            )
         self.tol_line_ = None if self.tol is None else _tol_line(ax, self.tol)
 
-        ax.set(xlabel="Training time (s)", ylabel="Relative duality gap", yscale="log")
+        ax.set(
+            xlabel="Training time (s)",
+            ylabel="Relative duality gap",
+            title="Gap after each epoch; marks are certificates",
+            yscale="log",
+        )
+        ax.grid(color="0.9")
         if ax.get_ylim()[0] < ROUNDING:  # still autoscaled when more is drawn
             ax.set_ylim(bottom=ROUNDING, auto=None)
         if ax.get_legend_handles_labels()[0]:
@@ -159,6 +201,25 @@ class ConvergenceDisplay:
         self.figure_ = ax.figure
         return self
 
+    def _curve(self, problem: int) -> tuple[Any, Any, list[bool]]:
+        """Return times, gaps and which of them are certified, epoch by epoch, of one problem."""
+        history = self.history[self.history["problem"] == problem]
+        known = {
+            entry["epoch"]: (entry["time"], entry["gap"] / entry["primal"], True)
+            for entry in history
+        }
+        if self.estimates is not None:
+            for entry in self.estimates[self.estimates["problem"] == problem]:
+                estimate = (entry["time"], entry["relative_gap"], False)
+                known.setdefault(entry["epoch"], estimate)
+        time, gap, certified = zip(*[known[epoch] for epoch in sorted(known)], strict=True)
+        return np.array(time), np.array(gap), list(certified)
+
+
+def _latest(time: Any, at: Any) -> Any:
+    """Return the number of the latest entry at each moment, or of the first where there is none."""
+    return np.maximum(np.searchsorted(time, at, side="right") - 1, 0)
+
 
 def _tol_line(ax: Any, tol: float) -> Any:
     """Return the dashed line at `tol`; fits with the same one share it."""
@@ -166,4 +227,4 @@ def _tol_line(ax: Any, tol: float) -> Any:
     for line in ax.lines:
         if line.get_label() == label:
             return line
-    return ax.axhline(tol, color="0.4", linestyle="--", linewidth=1.0, label=label)
+    return ax.axhline(tol, color="0.3", linestyle="--", linewidth=1.5, label=label)
