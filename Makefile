@@ -24,7 +24,7 @@ types: $(VENV)/.dev
 # the code in the pages. docs-quick leaves out the pictures of the gallery: half a minute.
 SPHINX := -b html -W --keep-going -d build/docs/doctrees docs build/docs/html
 docs: $(VENV)/.dev
-	$(BIN)/pytest -q tests/test_docs.py
+	$(BIN)/pytest -q tests/test_docs.py tests/test_pages.py
 	$(BIN)/python -m sphinx $(SPHINX)
 
 docs-quick: $(VENV)/.dev

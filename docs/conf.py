@@ -17,10 +17,6 @@ extensions = [
 templates_path = ["_templates"]
 exclude_patterns = ["**/sg_execution_times.rst"]
 default_role = "py:obj"  # `LinearSVC` in a docstring is a link, `X` is not
-suppress_warnings = [
-    "toc.empty_glob",  # a folder of pages may be empty
-    "config.cache",  # the gallery's options have functions in them
-]
 
 # Pages are Markdown that also reads well where the files are.
 myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]

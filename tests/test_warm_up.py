@@ -1,4 +1,4 @@
-"""What `dualsweep warm-up` has compiled is not compiled again, and the page on it is right."""
+"""What `dualsweep warm-up` has compiled is not compiled again, and the code for ONNX is right."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import load_iris
 from test_cli import facts, run
 
-PAGE = (Path(__file__).parent.parent / "docs/habits.md").read_text()
+PAGE = (Path(__file__).parent.parent / "docs/from-scikit-learn.md").read_text()
 
 CALLS = """
 import numpy as np, scipy.sparse as sp
