@@ -26,9 +26,11 @@ SPHINX := -b html -W --keep-going -d build/docs/doctrees docs build/docs/html
 docs: $(VENV)/.dev
 	$(BIN)/pytest -q tests/test_docs.py tests/test_pages.py
 	$(BIN)/python -m sphinx $(SPHINX)
+	$(BIN)/python docs/links.py build/docs/html
 
 docs-quick: $(VENV)/.dev
 	$(BIN)/python -m sphinx -D plot_gallery=0 $(SPHINX)
+	$(BIN)/python docs/links.py build/docs/html
 
 # Arbitrary and damaged input, SECONDS of it for each of tests/fuzz_NAME.py; and certificates of
 # extreme numbers against exact ones, about as long.

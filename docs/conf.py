@@ -15,15 +15,15 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["**/sg_execution_times.rst"]
+exclude_patterns = ["sg_execution_times.rst", "gallery/sg_execution_times.rst"]
 default_role = "py:obj"  # `LinearSVC` in a docstring is a link, `X` is not
 
 # Pages are Markdown that also reads well where the files are.
-myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
 autodoc_member_order = "groupwise"
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"  # the docstrings say more
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
