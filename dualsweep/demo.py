@@ -260,7 +260,7 @@ def _draw(models: dict[str, LinearSVC], fits: list[Fit], path: Path, console: Co
     name, model = list(models.items())[-1]
     right.suptitle(f"The certificate on the way: {name.partition(',')[0]}")
     ax = right.subplots()
-    ConvergenceDisplay.from_estimator(model, ax=ax, name=MARKS, color="black")
+    ConvergenceDisplay.from_estimator(model, ax=ax, name=MARKS, x="time", color="black")
     ax.set(title="", ylabel="Objective above the optimum, at most (relative)")
     ax.annotate(
         f"proven: no model is\nmore than {100 * model.relative_gap_:.1g} % better",

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -42,24 +42,27 @@ def ax():
     plt.close(figure)
 
 
-def expected_curve(model, problem):
-    """Times, gaps and epochs that are certified, of one problem, from the model's attributes."""
+def expected_curve(model, problem, x="epoch"):
+    """Points and whether they are certified, of one problem, from the model's attributes."""
     history = model.history_[model.history_["problem"] == problem]
     estimates = model.estimates_[model.estimates_["problem"] == problem]
-    certified = {entry["epoch"]: (entry["time"], entry["gap"] / entry["primal"])
-                 for entry in history}  # fmt: skip
-    seen = {entry["epoch"]: (entry["time"], entry["relative_gap"]) for entry in estimates}
+    certified = {e["epoch"]: (e[x], e["gap"] / e["primal"]) for e in history}
+    seen = {e["epoch"]: (e[x], e["relative_gap"]) for e in estimates}
     epochs = sorted(certified | seen)
     points = np.array([(seen | certified)[epoch] for epoch in epochs])
+    points[:, 1] = np.minimum(points[:, 1], 1.0)  # 1 proves nothing, and neither does more
     return points, [epoch in certified for epoch in epochs]
 
 
-def test_the_curve_is_every_epoch_and_certificates_are_marked(binary, ax):
-    display = ConvergenceDisplay.from_estimator(binary, ax=ax)
+@pytest.mark.parametrize(
+    ("x", "label"), [("epoch", "Epochs (sweeps and Newton steps)"), ("time", "Training time (s)")]
+)
+def test_the_curve_is_every_epoch_and_certificates_are_marked(binary, ax, x, label):
+    display = ConvergenceDisplay.from_estimator(binary, ax=ax, x=x)
     assert display.ax_ is ax
     assert display.figure_ is ax.figure
     assert ax.get_yscale() == "log"
-    points, certified = expected_curve(binary, 0)
+    points, certified = expected_curve(binary, 0, x)
     assert len(points) == binary.n_iter_ + 1  # every sweep and Newton step, and the start
     assert sum(certified) < len(points)  # there is more to see than certificates
     np.testing.assert_array_equal(display.line_.get_xydata(), points)
@@ -67,16 +70,16 @@ def test_the_curve_is_every_epoch_and_certificates_are_marked(binary, ax):
     assert display.line_.get_ydata()[-1] == binary.relative_gap_
     assert display.band_ is None
     assert ax.get_title() == "Gap after each epoch; marks are certificates"
-    assert ax.get_xlabel() == "Training time (s)"
+    assert ax.get_xlabel() == label
     assert ax.get_ylabel() == "Relative duality gap"
 
 
-def test_of_several_classes_the_worst_is_the_curve_and_all_are_the_band(model, ax):
-    display = ConvergenceDisplay.from_estimator(model, ax=ax)
-    curves = [expected_curve(model, problem)[0] for problem in range(3)]
-    worst = max(curves, key=lambda points: points[-1, 1])
+@pytest.mark.parametrize("x", ["epoch", "time"])
+def test_of_several_classes_the_worst_is_the_curve_and_all_are_the_band(model, ax, x):
+    display = ConvergenceDisplay.from_estimator(model, ax=ax, x=x)
+    curves = [expected_curve(model, problem, x)[0] for problem in range(3)]
+    worst = max(curves, key=lambda points: points[-1, 0])  # all have reached tol: the last
     np.testing.assert_array_equal(display.line_.get_xydata(), worst)
-    assert display.line_.get_ydata()[-1] == model.relative_gap_
 
     def known(points, moment):
         return points[max(np.flatnonzero(points[:, 0] <= moment), default=0), 1]
@@ -86,23 +89,37 @@ def test_of_several_classes_the_worst_is_the_curve_and_all_are_the_band(model, a
     assert set(moments) <= set(edges)
     for moment, following in itertools.pairwise(moments):  # steps: both levels at each moment
         now = [known(points, moment) for points in curves]
-        assert edges[following][0] <= min(now)
+        assert edges[following][0] <= max(min(now), worst[:, 1].min())
         assert edges[following][1] >= max(now)
     last = [points[-1, 1] for points in curves]
     level = display.band_.get_paths()[0].vertices
-    assert {min(last), max(last)} <= set(level[level[:, 0] == moments[-1], 1])
+    assert max(last) in level[level[:, 0] == moments[-1], 1]
+    assert level[:, 1].min() == worst[:, 1].min()
     texts = [text.get_text() for text in ax.get_legend().get_texts()]
     assert texts[:2] == [
         "LinearSVC, worst of 3 classes",
-        "all classes, each with its own clock",
+        "all classes" if x == "epoch" else "all classes, each with its own clock",
     ]
+
+
+def test_what_cannot_be_drawn_against(model):
+    with pytest.raises(ValueError, match="x must be 'epoch' or 'time', but is 'visits'"):
+        ConvergenceDisplay.from_estimator(model, x="visits")
+
+
+def test_a_class_that_did_not_reach_tol_is_the_worst(data, ax):
+    model = LinearSVC(tol=1e-9, max_iter=30, solver="sweep", random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(*data)
+    display = ConvergenceDisplay.from_estimator(model, ax=ax)
+    assert display.line_.get_ydata()[-1] == model.relative_gap_
 
 
 def test_without_estimates_certificates_are_drawn(model, ax, tmp_path):
     save_model(model, tmp_path / "m.npz")
     display = ConvergenceDisplay.from_estimator(load_model(tmp_path / "m.npz"), ax=ax)
     last = model.history_[np.flatnonzero(np.diff(model.history_["problem"], append=-1))]
-    worst = np.argmax(last["gap"] / last["primal"])
+    worst = np.argmax(last["epoch"])
     history = model.history_[model.history_["problem"] == worst]
     epochs = dict(zip(history["epoch"], history["gap"] / history["primal"], strict=True))
     np.testing.assert_array_equal(display.line_.get_ydata(), list(epochs.values()))
@@ -300,7 +317,9 @@ def test_path_refuses_what_it_cannot_draw(data, model, search):
 
 def test_convergence_of_the_chosen_model(search, ax):
     display = ConvergenceDisplay.from_estimator(search, ax=ax)
-    assert display.line_.get_ydata()[-1] == search.relative_gap_
+    last = search.history_[np.flatnonzero(np.diff(search.history_["problem"], append=-1))]
+    slowest = last[np.argmax(last["epoch"])]
+    assert display.line_.get_ydata()[-1] == slowest["gap"] / slowest["primal"]
 
 
 # ------------------------------------------------------------------------------- the comparison

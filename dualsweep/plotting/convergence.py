@@ -15,16 +15,19 @@ __all__ = ["ConvergenceDisplay"]
 # Gaps below this part of the objective are rounding errors and not worth the room.
 ROUNDING = 1e-16
 
-CLASSES = "all classes, each with its own clock"
+# What there is to draw against, its label, and that of the band of all classes.
+AXES = {
+    "epoch": ("Epochs (sweeps and Newton steps)", "all classes"),
+    "time": ("Training time (s)", "all classes, each with its own clock"),
+}
 
 
 class ConvergenceDisplay:
-    """Relative duality gap against training time.
+    """Relative duality gap against epochs or training time.
 
     The curve shows what is known after every sweep and Newton step: an estimate between
-    certificates, which are marked. Of one-versus-rest, the curve is that of the class with the
-    largest gap at the end, which is the model's `relative_gap_`; a band spans all classes, each
-    with its own clock.
+    certificates, which are marked. Of one-versus-rest, the curve is that of the worst class: the
+    last to reach `tol` or, if some do not, the one with the largest gap. A band spans all classes.
 
     Use `from_estimator` or, for several fits, `from_estimators` to make one; `plot` again with
     another `ax` to draw it elsewhere. Several fits on one `ax` differ by colour, line and mark.
@@ -39,6 +42,9 @@ class ConvergenceDisplay:
         Relative gap that was asked for, drawn as a dashed line.
     name : str, default=None
         Name of the fit in the legend.
+    x : {"epoch", "time"}, default="epoch"
+        What to draw the gap against. Seconds suit fits by different methods, whose epochs take
+        different times; classes have a clock each.
 
     Attributes
     ----------
@@ -47,10 +53,9 @@ class ConvergenceDisplay:
     figure_ : matplotlib Figure
         Figure with the axes.
     line_ : matplotlib Line2D
-        The gap after each epoch, of the class with the largest gap at the end if there are several.
-        Its marks are certificates.
+        The gap after each epoch, of the worst class if there are several. Marks are certificates.
     band_ : matplotlib PolyCollection or None
-        From the smallest to the largest gap of all classes, if there are several.
+        From the smallest gap of all classes, or as low as the curve goes, to the largest.
     tol_line_ : matplotlib Line2D or None
         The dashed line at `tol`.
 
@@ -72,15 +77,25 @@ class ConvergenceDisplay:
         estimates: Any = None,
         tol: float | None = None,
         name: str | None = None,
+        x: str = "epoch",
     ) -> None:
+        if x not in AXES:
+            raise ValueError(f"x must be {' or '.join(map(repr, AXES))}, but is {x!r}.")
         self.history = history
         self.estimates = estimates
         self.tol = tol
         self.name = name
+        self.x = x
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *, ax: Any = None, name: str | None = None, **kwargs: Any
+        cls,
+        estimator: Any,
+        *,
+        ax: Any = None,
+        name: str | None = None,
+        x: str = "epoch",
+        **kwargs: Any,
     ) -> ConvergenceDisplay:
         """Draw how a fit converged.
 
@@ -92,6 +107,8 @@ class ConvergenceDisplay:
             Where to draw; a new figure if None.
         name : str, default=None
             Name of the fit in the legend; the name of the estimator's class if None.
+        x : {"epoch", "time"}, default="epoch"
+            What to draw the gap against.
         **kwargs : dict
             Passed to matplotlib's `plot` for the curve.
 
@@ -111,11 +128,12 @@ class ConvergenceDisplay:
             estimates=getattr(estimator, "estimates_", None),  # a model from a file has none
             tol=estimator.tol,
             name=type(estimator).__name__ if name is None else name,
+            x=x,
         ).plot(ax, **kwargs)
 
     @classmethod
     def from_estimators(
-        cls, estimators: Mapping[str, Any], *, ax: Any = None, **kwargs: Any
+        cls, estimators: Mapping[str, Any], *, ax: Any = None, x: str = "epoch", **kwargs: Any
     ) -> list[ConvergenceDisplay]:
         """Draw how several fits converged on the same axes.
 
@@ -125,6 +143,8 @@ class ConvergenceDisplay:
             Fitted estimators by name.
         ax : matplotlib Axes, default=None
             Where to draw; a new figure if None.
+        x : {"epoch", "time"}, default="epoch"
+            What to draw the gaps against.
         **kwargs : dict
             Passed to matplotlib's `plot` for the curves.
 
@@ -140,7 +160,7 @@ class ConvergenceDisplay:
             )
         displays: list[ConvergenceDisplay] = []
         for name, estimator in estimators.items():
-            displays.append(cls.from_estimator(estimator, ax=ax, name=name, **kwargs))
+            displays.append(cls.from_estimator(estimator, ax=ax, name=name, x=x, **kwargs))
             ax = displays[0].ax_
         return displays
 
@@ -167,27 +187,30 @@ class ConvergenceDisplay:
         name = self.name if name is None else name
         problems = np.unique(self.history["problem"])
         curves = [self._curve(problem) for problem in problems]
-        time, gap, certified = max(curves, key=lambda curve: curve[1][-1])
+        enough = 0.0 if self.tol is None else self.tol
+        at, gap, certified = max(curves, key=lambda c: (max(c[1][-1], enough), c[0][-1]))
 
         label = name
         if len(problems) > 1:
             worst = f"worst of {len(problems)} classes"
             label = worst if name is None else f"{name}, {worst}"
         style = {**style_of(ax), "label": label, "markevery": certified, **kwargs}
-        [self.line_] = ax.plot(time, gap, **style)
+        [self.line_] = ax.plot(at, gap, **style)
+        label, band = AXES[self.x]
         self.band_ = None
         if len(problems) > 1:
             every = np.unique(np.concatenate([curve[0] for curve in curves]))
-            known = [gap[_latest(time, every)] for time, gap, _ in curves]
+            known = [gaps[_latest(moments, every)] for moments, gaps, _ in curves]
             low, high = np.min(known, axis=0), np.max(known, axis=0)
+            low = np.maximum(low, gap.min())  # what lies deeper is not worth the room
             colour = self.line_.get_color()
             self.band_ = ax.fill_between(
-                every, low, high, step="post", color=colour, alpha=0.15, label=CLASSES
+                every, low, high, step="post", color=colour, alpha=0.15, label=band
             )
         self.tol_line_ = None if self.tol is None else _tol_line(ax, self.tol)
 
         ax.set(
-            xlabel="Training time (s)",
+            xlabel=label,
             ylabel="Relative duality gap",
             title="Gap after each epoch; marks are certificates",
             yscale="log",
@@ -202,23 +225,24 @@ class ConvergenceDisplay:
         return self
 
     def _curve(self, problem: int) -> tuple[Any, Any, list[bool]]:
-        """Return times, gaps and which of them are certified, epoch by epoch, of one problem."""
+        """Return epochs or times, gaps and which of them are certified, of one problem."""
         history = self.history[self.history["problem"] == problem]
         known = {
-            entry["epoch"]: (entry["time"], entry["gap"] / entry["primal"], True)
+            entry["epoch"]: (entry[self.x], entry["gap"] / entry["primal"], True)
             for entry in history
         }
         if self.estimates is not None:
             for entry in self.estimates[self.estimates["problem"] == problem]:
-                estimate = (entry["time"], entry["relative_gap"], False)
+                # More than 1 says no more than 1: that nothing is known.
+                estimate = (entry[self.x], min(entry["relative_gap"], 1.0), False)
                 known.setdefault(entry["epoch"], estimate)
-        time, gap, certified = zip(*[known[epoch] for epoch in sorted(known)], strict=True)
-        return np.array(time), np.array(gap), list(certified)
+        at, gap, certified = zip(*[known[epoch] for epoch in sorted(known)], strict=True)
+        return np.array(at), np.array(gap), list(certified)
 
 
-def _latest(time: Any, at: Any) -> Any:
+def _latest(known: Any, at: Any) -> Any:
     """Return the number of the latest entry at each moment, or of the first where there is none."""
-    return np.maximum(np.searchsorted(time, at, side="right") - 1, 0)
+    return np.maximum(np.searchsorted(known, at, side="right") - 1, 0)
 
 
 def _tol_line(ax: Any, tol: float) -> Any:
