@@ -75,7 +75,13 @@ class MulticlassComparison:
         return 2.0 ** (1 - len(self.accuracy))
 
     def chosen(self, m: int) -> str:
-        """Return which C were chosen for the m-th method: from the smallest to the largest."""
+        """Return which C were chosen for a method, from the smallest to the largest.
+
+        Parameters
+        ----------
+        m : int
+            Number of the method, as in `methods`.
+        """
         low, high = self.C[:, m].min(), self.C[:, m].max()
         return f"C = {low:g}" if low == high else f"C = {low:g} to {high:g}"
 

@@ -43,8 +43,13 @@ def load_data(
         number.
     labelled : bool, default=True
         Whether an .npz file has to have y.
-    zero_based, n_jobs, watch
-        For text; see `load_svmlight`.
+    zero_based : bool or "auto", default="auto"
+        Whether the first column of text has index 0, or 1 as LIBSVM counts. "auto": 0 if that
+        occurs in the file.
+    n_jobs : int, default=None
+        Threads that read text. None means 1, -1 all cores.
+    watch : callable, default=None
+        Called, as text is read, with the number of bytes of the file that have been read.
 
     Returns
     -------
