@@ -20,7 +20,7 @@ from dualsweep.datasets import make_text_like
 from dualsweep.distributed import LinearSVC
 
 X, y = make_text_like(10_000, 200, mean_length=20, random_state=0)
-cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None)
+cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0")
 client = Client(cluster)
 blocks = da.from_array(X.toarray(), chunks=(2_500, -1))
 labels = da.from_array(y, chunks=2_500)
