@@ -128,14 +128,14 @@ def test_anything_with_weights_of_classes_is_certified(cancer):
     assert found.primal == pytest.approx(primal, rel=1e-12)
     assert found.dual <= trained.primal_objective_
     assert found.relative_gap >= 1 - trained.primal_objective_ / primal
-    with pytest.raises(ValueError, match="pass C to certify"):
+    with pytest.raises(ValueError, match="Pass C to certify"):
         certify(model, X, y, loss="hinge")
 
 
 def test_a_classifier_with_a_loss_of_its_own_needs_one_of_ours(cancer):
     X, y = cancer
     model = LogisticRegression(C=0.1).fit(X, y)
-    with pytest.raises(ValueError, match=r"LogisticRegression has no loss.*pass loss to certify"):
+    with pytest.raises(ValueError, match=r"LogisticRegression has no loss.*Pass loss to certify"):
         certify(model, X, y)
     model.multi_class = "deprecated"  # as older releases have it
     found = certify(model, X, y, loss="squared_hinge")

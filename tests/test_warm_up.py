@@ -42,7 +42,9 @@ def test_what_is_warm_is_not_compiled_again(tmp_path):
 def test_kinds_that_there_are_not():
     result = run("warm-up", "--types", "float16")
     assert result.exit_code == 2
-    assert "--types must be of float32, float64, but is float16" in result.output
+    assert (
+        "--types must be float32 or float64, or both with a comma, but is float16" in result.output
+    )
 
 
 def test_onnx_as_shown():

@@ -44,10 +44,12 @@ def compare(
         str,
         typer.Option(
             metavar="COSTS",
-            help="Values of C to choose from, with commas; or how many, from 2^-6 to 2^3.",
+            help="Values of C to choose from, separated by commas; or how many, from 2^-6 to 2^3.",
         ),
     ] = "0.01,0.03,0.1,0.3,1,3,10",
-    repeats: Annotated[int, typer.Option(min=2, help="Partitions of the rows.")] = 10,
+    repeats: Annotated[
+        int, typer.Option(min=2, metavar="N", help="Number of random partitions.")
+    ] = 10,
     loss: Loss = "hinge",
     tol: Tol = 1e-3,
     max_iter: MaxIter = 1000,
@@ -62,21 +64,20 @@ def compare(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare one-versus-rest, Crammer-Singer and Weston-Watkins on data of three classes or more.
+    """Compare three methods for data of three or more classes.
 
-    Repeatedly, the rows of each class are split at random into 60 % to train on, 20 % to choose C
-    on and 20 % to test on, the same for all methods. Shows the mean and the deviation of the
-    accuracies on test rows, and how likely differences like these are if there is none (p-values
-    of Wilcoxon's signed-rank test, two-sided). --loss is that of one-versus-rest.
+    The methods are one-versus-rest (with --loss), Crammer-Singer and Weston-Watkins. Repeatedly,
+    the rows of each class are split at random into 60 % to train on, 20 % to choose C on and 20 %
+    to test on, the same for all methods. Shows the mean and standard deviation of the accuracies
+    on test rows, the C that were chosen, and p-values: how likely differences like these are if
+    the methods do not differ (Wilcoxon's signed-rank test, two-sided).
 
     Ends with exit code 0 if every relative duality gap is proven to be at most --tol, and with 1
     if not. Ctrl-C ends with 130.
 
-    [bold]Examples[/bold]
-
-    dualsweep compare news20.svm
-
-    dualsweep compare mnist.npz --costs 0.1,1,10 --repeats 20 --plot mnist.png
+    For example:
+      dualsweep compare news20.svm
+      dualsweep compare mnist.npz --costs 0.1,1,10 --repeats 20 --plot mnist.png
     """
     from ..estimators import compare_multiclass
 

@@ -1,4 +1,4 @@
-"""The certificate of a model that is already there, whoever trained it."""
+"""The certificate of a linear model that is already there, of any library."""
 
 from __future__ import annotations
 
@@ -258,8 +258,8 @@ def _problem(model: Any, **given: Any) -> CertifiedModel:
     for name in needed:
         if name not in params:
             raise ValueError(
-                f"{type(model).__name__} has no {name} that says which problem is meant: pass "
-                f"{name} to certify."
+                f"{type(model).__name__} has no {name} that tells which problem to judge it by. "
+                f"Pass {name} to certify."
             )
     problem._validate_params()
     return problem
@@ -281,11 +281,11 @@ def _weights(model: Any, n_features: int, bias: float) -> Any:
         )
     intercept = np.broadcast_to(np.asarray(model.intercept_, dtype=np.float64), n_rows)
     if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
-        raise ValueError("coef_ or intercept_ of the model are not all finite.")
+        raise ValueError("coef_ or intercept_ of the model has NaN or infinity.")
     if not bias and intercept.any():
         raise ValueError(
             "The model has an intercept_ that is not 0, but fit_intercept=False: its problem has "
-            "no intercept. Set one of the two right."
+            "no intercept. Correct one of the two."
         )
     last = intercept / bias if bias else np.zeros(n_rows)
     return np.column_stack([coef, last]).astype(np.float64, copy=False)

@@ -257,7 +257,7 @@ class Writer:
 
     def __init__(self, folder: Path, block_bytes: int) -> None:
         if block_bytes < 1:
-            raise ValueError(f"block_bytes is {block_bytes}, but has to be positive.")
+            raise ValueError(f"block_bytes is {block_bytes}, but must be positive.")
         self.folder = folder
         self.block_bytes = self.room = block_bytes
         self.pending: list[tuple[Any, ...]] = []

@@ -83,8 +83,8 @@ class DeviceSet:
         """Return the problems to solve."""
         if settings.free_intercept:
             raise ValueError(
-                "On a device there is no intercept='free'. Use intercept='penalized' with a large "
-                "intercept_scaling, or train on the host."
+                "intercept='free' is not available on a device. Use intercept='penalized' with a "
+                "large intercept_scaling, or train on the host."
             )
         return DeviceFormulation(self, settings)
 

@@ -14,12 +14,15 @@ def shortfall(model: Any) -> str:
     gap = model.relative_gap_
     relation = "<=" if model.converged_ else ">"
     text = f"relative duality gap {gap:.1e} {relation} tol {model.tol:.1e}"
-    text += f" after {model.n_iter_} epochs"
+    text += f" after {model.n_iter_} epoch{'s' * (model.n_iter_ != 1)}"
     last = model.history_[np.flatnonzero(np.diff(model.history_["problem"], append=-1))]
     if len(last) > 1:
         text += f": {_classes(last, model.tol)}"
     if gap < 0.9:
-        above = f"at most {100 * gap / (1 - gap):.2g} % above"
+        percent = 100 * gap / (1 - gap)
+        above = (
+            f"at most {percent:.2g} % above" if percent < 99 else f"at most {percent:.0f} % above"
+        )
         if len(last) > 1:
             return f"{text}; each objective is {above} its optimum"
         return f"{text}; the objective is {above} the optimum"
