@@ -59,5 +59,5 @@ class Answering(TyperCommand):
         if "unexpected extra argument" in error.message and name in OUTPUT:
             return f"{error.message}. To name the output, use {OUTPUT[name]}."
         if getattr(getattr(error, "param", None), "name", None) == "cost":
-            return f"{error.message} {SEARCH}"
+            return f"{error.message.rstrip('.')}. {SEARCH}"
         return None
