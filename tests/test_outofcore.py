@@ -287,7 +287,7 @@ def test_checkpoints_of_other_runs_are_refused(store, text, tmp_path):
     ("options", "message"),
     [
         ({"multi_class": "weston_watkins"}, "rows \\(16 bytes each, twice\\).*at least"),
-        ({"solver": "newton"}, "sweeps only"),
+        ({"solver": "newton"}, "not available block by block"),
         ({}, "Raise the limit to at least"),
     ],
 )
