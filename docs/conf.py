@@ -1,6 +1,11 @@
 """Sphinx's configuration; `make docs` builds the site into build/docs/html."""
 
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+from typer.testing import CliRunner
+
 import dualsweep
+from dualsweep.cli import app as commands
 
 project = "dualsweep"
 author = "The dualsweep developers"
@@ -70,7 +75,21 @@ def skip_what_is_not_ours(app, what, name, member, skip, options):
     return skip or not str(getattr(function, "__module__", "")).startswith("dualsweep")
 
 
+class Help(SphinxDirective):
+    """What a command says to --help."""
+
+    optional_arguments = 1
+
+    def run(self):
+        """Return it as it is shown in a terminal of 80 columns."""
+        words = [*self.arguments, "--help"]
+        shown = CliRunner().invoke(commands, words, prog_name="dualsweep", env={"COLUMNS": "80"})
+        lines = (line.rstrip() for line in shown.stdout.strip("\n").splitlines())
+        return [nodes.literal_block(text="\n".join(lines), language="none")]
+
+
 def setup(app):
     """Connect the functions above."""
+    app.add_directive("help", Help)
     app.connect("source-read", point_into_the_site)
     app.connect("autodoc-skip-member", skip_what_is_not_ours)

@@ -3,6 +3,7 @@
 import inspect
 import re
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 
 import dask.array as da
 import numpy as np
@@ -11,10 +12,13 @@ import pytest
 from distributed import Client
 from numpydoc.docscrape import NumpyDocString
 from sklearn.datasets import load_iris
+from typer.main import get_command
 
 import dualsweep
 from dualsweep import datasets, distributed, estimators, io, plotting
+from dualsweep.cli import app
 
+ROOT = Path(__file__).parent.parent
 PUBLIC = {
     f"{module.__name__}.{name}": getattr(module, name)
     for module in (dualsweep, estimators, io, plotting, distributed, datasets)
@@ -38,6 +42,14 @@ ESTIMATORS = [
     dualsweep.LinearSVRCV,
     distributed.LinearSVC,
 ]
+
+
+def test_everything_public_is_in_the_reference():
+    listed = set(re.findall(r"^   ([\w.]+)$", (ROOT / "docs/api.md").read_text(), re.MULTILINE))
+    listed = {f"dualsweep.{name}" for name in listed}
+    assert {id(PUBLIC[name]) for name in listed} == {id(thing) for thing in PUBLIC.values()}
+    titles = re.findall(r"^## dualsweep (.+)$", (ROOT / "docs/commands.md").read_text(), re.M)
+    assert set(titles) == set(get_command(app).commands)
 
 
 def entries(thing, section):
@@ -121,10 +133,11 @@ def test_fields_of_results_are_documented(name):
 def test_what_displays_draw_is_documented():
     pytest.importorskip("matplotlib").use("agg")
     X, y = load_iris(return_X_y=True)
-    for display, estimator in (
-        (plotting.ConvergenceDisplay, dualsweep.LinearSVC),
-        (plotting.PathDisplay, dualsweep.LinearSVCCV),
+    compared = dualsweep.compare_multiclass(X, y, Cs=[0.1], n_repeats=2, tol=0.1, random_state=0)
+    for drawn in (
+        plotting.ConvergenceDisplay.from_estimator(dualsweep.LinearSVC(random_state=0).fit(X, y)),
+        plotting.PathDisplay.from_estimator(dualsweep.LinearSVCCV(random_state=0).fit(X, y)),
+        plotting.ComparisonDisplay(compared).plot(),
     ):
-        drawn = display.from_estimator(estimator(random_state=0).fit(X, y))
         found = {name for name in vars(drawn) if name.endswith("_")}
-        assert set(entries(display, "Attributes")) == found
+        assert set(entries(type(drawn), "Attributes")) == found
