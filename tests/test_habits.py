@@ -161,3 +161,10 @@ def test_what_has_no_weights_for_each_class_is_told_so(iris):
     found = certify(pipeline[-1], pipeline[:-1].transform(X), y)
     assert found.n_iter == 0
     assert found.primal == pytest.approx(pipeline[-1].primal_objective_, rel=1e-12)
+
+
+@pytest.mark.parametrize("X", [["a text", "another"], [["red", 1.0], ["blue", 2.0]]])
+@pytest.mark.parametrize("kind", [LinearSVC, LinearSVCCV])
+def test_text_is_told_how_to_become_numbers(kind, X):
+    with pytest.raises(ValueError, match=r"could not convert string.*TfidfVectorizer.*OneHotEnc"):
+        kind().fit(X, [0, 1])

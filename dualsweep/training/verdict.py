@@ -36,8 +36,8 @@ def _classes(last: Any, tol: float) -> str:
     parts = [f"of {len(last)} classes {done.sum()} are at tol"]
     short = gaps[~done & begun]
     if len(short):
-        spread = "" if len(short) == 1 else f"{short.min():.1e} to "
-        parts.append(f"{len(short)} at {spread}{short.max():.1e}")
+        gaps_left = dict.fromkeys(f"{gap:.1e}" for gap in (short.min(), short.max()))
+        parts.append(f"{len(short)} at {' to '.join(gaps_left)}")
     idle = int((~done & ~begun).sum())
     if idle:
         parts.append(f"{idle} were not begun and score by how frequent they are")

@@ -470,13 +470,13 @@ def test_every_call_to_the_system_fails_once(folder, writers, monkeypatch, what,
 
 def test_no_permission(folder, model, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # which root always has
-    with pytest.raises(PermissionError, match=r"no permission to write m\.npz to"):
+    with pytest.raises(PermissionError, match=r"No permission to write m\.npz to"):
         save_model(model, folder / "m.npz")
     (folder / "x.svm").write_text("1 1:1\n")
     for command in (["train", "nowhere.svm"], ["convert", "nowhere.svm", "store"]):
         result = run(*command)
         assert result.exit_code == 2
-        assert "no permission to write" in result.output
+        assert "No permission to write" in result.output
 
 
 # ------------------------------------------------------------------------------- damaged models
@@ -1479,6 +1479,6 @@ def test_interrupted_after_the_work_says_what_is_written(folder, monkeypatch):
     monkeypatch.setattr(Command, "show", interrupt)
     result = run("train", "iris.svm", "-q")
     assert result.exit_code == 130
-    assert result.output == "Interrupted; iris.model.npz is written.\n"
+    assert result.output == "Interrupted. iris.model.npz was written.\n"
     assert load_model("iris.model.npz").converged_
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
