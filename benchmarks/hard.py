@@ -5,11 +5,12 @@ measured twice. Writes a table, and a picture in the form of Figure 1 of Glasmac
 """
 
 import argparse
-import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from ratios import CELL, HERE, OURS, load, markdown, measure, publish
 
@@ -17,6 +18,9 @@ DATA = ["a9a", "w8a", "ijcnn1", "covtype", "imdb", "blogs", "mnist"]
 OWN = [OURS, *(f"dualsweep[method={name}]" for name in ("shrinking", "adaptive", "newton"))]
 PEERS = ["sklearn[dual=True]", "sklearn[dual=False]", "liblinear", "rehline"]
 TARGETS = [1e-3, 1e-6]
+Panels = dict[tuple[str, str], dict[float, dict[str, float]]]  # by data and loss, C, contender
+COLUMNS = 4  # of panels: more cannot be read on a slide
+MARKS = "o^vDsPp*"  # a mark for each contender, for who sees no colours
 COUNTS = 0.2  # seconds below which a cell is not worth a comparison
 
 
@@ -89,43 +93,73 @@ def report(frame: pd.DataFrame, targets: Sequence[float], clock: str) -> str:
     )
 
 
-def draw(frame: pd.DataFrame, target: float, clock: str, path: Path) -> None:
-    """Draw time against C, a panel for each data set and loss."""
+def curves(frame: pd.DataFrame, target: float, clock: str) -> Panels:
+    """Return each contender's seconds at each C, for each data set and loss; inf if never."""
+    cells = frame.groupby(["data", "loss", "C"], sort=False)
+    panels: Panels = {}
+    for (data, loss, C), runs in cells:
+        panels.setdefault((str(data), str(loss)), {})[float(C)] = times(runs, target, clock)
+    return panels
+
+
+def draw(panels: Panels, target: float, path: Path) -> None:
+    """Draw time against C, a panel for each data set and loss; a cross is a method that failed.
+
+    Crosses are at the top edge, side by side, and joined to where the method was last seen.
+    """
     import matplotlib
 
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
-    data, losses = list(frame["data"].unique()), list(frame["loss"].unique())
-    figure, axes = plt.subplots(
-        len(losses),
-        len(data),
-        figsize=(2.6 * len(data), 2.8 * len(losses)),
-        squeeze=False,
-        sharex=True,
-        layout="constrained",
-    )
-    for (row, loss), (column, name) in itertools.product(enumerate(losses), enumerate(data)):
-        axis = axes[row, column]
-        cells = frame[(frame["data"] == name) & (frame["loss"] == loss)]
-        curves = {C: times(runs, target, clock) for C, runs in cells.groupby("C")}
-        for contender in OWN + PEERS:
-            seconds = [curves[C].get(contender, math.inf) for C in curves]
-            style = "-" if contender in OWN else "--"
-            width = 2.5 if contender == OURS else 1.0
-            axis.plot(
-                list(curves), seconds, style, marker=".", linewidth=width, label=short(contender)
-            )
-        axis.set(xscale="log", yscale="log", title=f"{name}, {loss.replace('_', ' ')}")
-    for axis in axes[-1]:
-        axis.set_xlabel("C")
-    for axis in axes[:, 0]:
-        axis.set_ylabel(f"seconds to {target:g}")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    losses = list(dict.fromkeys(loss for _, loss in panels))
+    n_rows = {loss: -(-(sum(key[1] == loss for key in panels) + 1) // COLUMNS) for loss in losses}
+    figure = plt.figure(figsize=(13.3, 2.6 * sum(n_rows.values())), layout="constrained")
+    parts = figure.subfigures(len(losses), 1, height_ratios=list(n_rows.values()), squeeze=False)
+    for part, loss in zip(parts[:, 0], losses, strict=True):
+        part.suptitle(f"{loss.replace('_', ' ')} loss: seconds to {target:g} against C")
+        axes = part.subplots(n_rows[loss], COLUMNS).ravel()
+        of_loss = {name: cells for (name, own), cells in panels.items() if own == loss}
+        for axis, (name, cells) in zip(axes, of_loss.items(), strict=False):
+            draw_panel(axis, cells)
+            axis.set_title(name)
+        for axis in axes[len(of_loss) :]:
+            axis.axis("off")
+        handles, labels = axes[0].get_legend_handles_labels()
+        axes[-1].legend(handles, labels, loc="center", ncols=2)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=100)
     plt.close(figure)
+
+
+def draw_panel(axis: Any, cells: dict[float, dict[str, float]]) -> None:
+    """Draw the curves of all contenders on one data set."""
+    Cs = np.array(sorted(cells))
+    seconds = {n: np.array([cells[C].get(n, math.nan) for C in Cs]) for n in OWN + PEERS}
+    known = np.concatenate(list(seconds.values()))
+    known = known[np.isfinite(known)]
+    top = 4.0 * known.max()
+    for number, name in enumerate(OWN + PEERS):
+        failed = np.isinf(seconds[name])
+        aside = 10.0 ** (0.07 * (number - len(seconds) / 2) * failed)  # next to each other
+        axis.plot(
+            Cs * aside,
+            np.where(failed, top, seconds[name]),
+            color="black" if name == OURS else f"C{number}",
+            linestyle="-" if name in OWN else "--",
+            linewidth=3.0 if name == OURS else 1.2,
+            marker=MARKS[number],
+            markevery=np.flatnonzero(np.isfinite(seconds[name])).tolist(),
+            label=short(name),
+        )
+        axis.plot(Cs[failed] * aside[failed], top * np.ones(failed.sum()), "x", color="0.2")
+    axis.plot([], [], "x", color="0.2", label="did not get there")
+    axis.axhline(0.6 * top, color="0.6", linewidth=0.8)
+    axis.set(xscale="log", yscale="log", ylim=(0.6 * known.min(), 1.6 * top))
+    axis.set_xticks(Cs, [f"{C:g}" for C in Cs])
+    axis.set_xticks([], minor=True)
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.yaxis.set_minor_formatter("")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -149,7 +183,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     frame = frame[chosen]
     publish(report(frame, args.targets, args.clock), args.table)
     if args.picture:
-        draw(frame, max(args.targets), args.clock, args.picture)
+        target = max(args.targets)
+        draw(curves(frame, target, args.clock), target, args.picture)
 
 
 if __name__ == "__main__":

@@ -303,8 +303,38 @@ def test_hard_cells_tell_who_was_stopped_where(ratios, tmp_path):
         in text
     )
     assert "in 1 auto takes more than 0.2 s and 1.5 times" in text
-    hard.draw(frame, 1e-3, "time", tmp_path / "hard.png")
+    panels = hard.curves(frame, 1e-3, "time")
+    assert panels == {
+        ("a", "hinge"): {
+            1.0: {"reference": 50.0, ratios.OURS: 3.0, newton: 2.0, peer: 9.0},
+            10.0: {"reference": 50.0, ratios.OURS: 30.0, newton: 2.0, peer: np.inf},
+        }
+    }
+    hard.draw(panels, 1e-3, tmp_path / "hard.png")
     assert (tmp_path / "hard.png").stat().st_size > 1000
+
+
+def test_pictures_of_hard_cells_mark_who_failed():
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    hard = load_script("hard")
+    cells = {
+        0.1: {hard.OURS: 1.0, "liblinear": 2.0, "rehline": 3.0},
+        1.0: {hard.OURS: 1.5, "liblinear": np.inf, "rehline": np.inf},
+        10.0: {hard.OURS: 2.0, "liblinear": np.inf},  # the other was not tried
+    }
+    axis = figure.subplots()
+    hard.draw_panel(axis, cells)
+    lines = {line.get_label(): line for line in axis.lines}
+    np.testing.assert_array_equal(lines["auto"].get_xydata(), [[0.1, 1], [1, 1.5], [10, 2]])
+    assert lines["liblinear"].get_markevery() == lines["rehline"].get_markevery() == [0]
+    crosses = [line.get_xydata() for line in axis.lines if line.get_marker() == "x"]
+    crosses = np.concatenate([points for points in crosses if len(points)])
+    assert len(crosses) == 3
+    assert len(np.unique(crosses[:, 0])) == 3  # side by side
+    np.testing.assert_allclose(np.log10(crosses[:, 0]), [0, 1, 0], atol=0.3)
+    assert (crosses[:, 1] > 3.0).all()
+    assert (crosses[:, 1] < axis.get_ylim()[1]).all()
+    np.testing.assert_array_equal(axis.get_xticks(), list(cells))
 
 
 # ------------------------------------------------------------------- block steps in the same sweep

@@ -1,4 +1,4 @@
-"""A certificate brackets the optimum, whoever trained the model."""
+"""A certificate brackets the optimum, whatever trained the model."""
 
 from types import SimpleNamespace
 
@@ -98,7 +98,7 @@ def test_a_model_of_scikit_learn(data):
 def test_a_classifier_of_another_kind(data):
     """Its weights are judged by the problem that is asked for."""
     model = LogisticRegression().fit(*data)
-    with pytest.raises(ValueError, match=r"LogisticRegression has no loss .* pass loss to certify"):
+    with pytest.raises(ValueError, match=r"LogisticRegression has no loss .* Pass loss to certify"):
         certify(model, *data)
     found = certify(model, *data, C=0.5, loss="squared_hinge", multi_class="ovr")
     same = SimpleNamespace(
@@ -179,7 +179,7 @@ def test_what_cannot_be_certified(data):
     with pytest.raises(ValueError, match="intercept_ that is not 0, but fit_intercept=False"):
         certify(model, X, y)
     model.set_params(fit_intercept=True).coef_[0, 0] = np.nan
-    with pytest.raises(ValueError, match="not all finite"):
+    with pytest.raises(ValueError, match="has NaN or infinity"):
         certify(model, X, y)
     for coef in (model.coef_[:, 1:], np.vstack([model.coef_, model.coef_])):
         model.coef_ = coef

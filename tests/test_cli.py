@@ -1,6 +1,7 @@
 """The command line does what the library does, and says so in exit codes."""
 
 import gzip
+import itertools
 import json
 import os
 import signal
@@ -188,7 +189,7 @@ def check_error(result, *texts):
 def test_files_that_cannot_be_read(iris, folder):
     check_error(run("train", "nowhere.svm"), "There is no file nowhere.svm")
     (folder / "garbage.svm").write_bytes(b"\x00\xff not numbers")
-    check_error(run("train", "garbage.svm"), "garbage.svm, line 1, column 1: ", "is no label")
+    check_error(run("train", "garbage.svm"), "garbage.svm, line 1, column 1: ", "is not a label")
     check_error(run("train", iris, "-o", "nowhere/m.npz"), "There is no directory nowhere")
     run("train", iris)
     content = (folder / "iris.model.npz").read_bytes()
@@ -274,7 +275,7 @@ def test_training_and_predicting_start_without_scikit_learn(iris, folder):
         (["--n-jobs", "0"], "--n-jobs must not be 0"),
         (["--seed", "-1"], "--seed"),
         (["--multi-class", "ovo"], "--multi-class must be"),
-        (["--format", "pickle"], "--format has to be npz or liblinear"),
+        (["--format", "pickle"], "--format must be npz or liblinear"),
         (["--tol", "tight"], "--tol"),
         (["--no-such-option"], "no-such-option"),
     ],
@@ -315,8 +316,9 @@ def test_ctrl_c_writes_the_model_so_far(folder):
     assert process.returncode == 130, errors
     model = load_model("text.model.npz")
     assert not model.converged_
-    assert f"Interrupted. The model is written: relative duality gap {model.relative_gap_:.1e}" in (
-        errors
+    assert (
+        f"Interrupted. The model so far was written: relative duality gap {model.relative_gap_:.1e}"
+        in (errors)
     )
     assert "Traceback" not in errors
     assert model.predict(X).shape == y.shape
@@ -375,7 +377,9 @@ def test_convert_options(iris, folder):
 
 def test_convert_leaves_nothing_behind(folder):
     (folder / "bad.svm").write_text("1 1:1\n1 2:x\n")
-    check_error(run("convert", "bad.svm", "store"), "bad.svm, line 2, column 5: 'x' is no number")
+    check_error(
+        run("convert", "bad.svm", "store"), "bad.svm, line 2, column 5: 'x' is not a number"
+    )
     (folder / "precious").mkdir()
     (folder / "good.svm").write_text("1 1:1\n")
     check_error(run("convert", "good.svm", "precious", "--force"), "is not a store, so it is not")
@@ -409,6 +413,25 @@ def test_info_about_data(folder, iris):
     assert "classes" not in found
 
 
+COMMANDS = ["train", "cv", "compare", "predict", "certify", "convert", "info", "warm-up", "demo"]
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
+def test_help_is_made_for_80_columns(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run(*command, "--help").output.splitlines()
+    assert max(map(len, lines)) <= 80
+    paragraph = "\n".join(lines).partition("\n\n")[2].partition("\nOptions:")[0]
+    words = [line.split() for line in paragraph.partition("For example:")[0].splitlines()]
+    for line, following in itertools.pairwise(words):
+        if line and following:  # filled: the next word would not have fitted
+            assert len("  " + " ".join([*line, following[0]])) > 76
+    if not command:
+        listed = "\n".join(lines).partition("Commands:\n")[2]
+        assert [line.split()[0] for line in listed.splitlines()] == COMMANDS
+        assert "..." not in listed  # each says what it does in one line
+
+
 def test_info_about_a_store(folder, iris):
     run("convert", iris, "store")
     found = facts(run("info", "store", "--json", "--verify"))
@@ -425,7 +448,7 @@ def test_info_about_a_store(folder, iris):
     check_error(run("info", "store"), "000000.data.npy has")
     result = run("info", iris, "--verify")
     assert result.exit_code == 2
-    assert "--verify is for stores" in result.output
+    assert "--verify applies to stores" in result.output
 
 
 def test_info_about_models(iris):
@@ -559,7 +582,7 @@ def test_certify_a_model_that_has_been_changed(iris):
     found = facts(result, code=1)
     assert found["relative_gap"] > 0.01
     assert found["recorded_primal_objective"] == model.primal_objective_
-    assert "says it was trained to an objective of" in result.stderr
+    assert "records an objective of" in result.stderr
 
 
 def test_certify_a_model_whose_parameters_have_been_changed(iris):
@@ -589,7 +612,7 @@ def test_certify_a_model_of_liblinear(iris):
     assert found["relative_gap"] > 0.01
     result = run("certify", "their.model", iris)
     assert result.exit_code == 2
-    assert "their.model does not tell C: say --cost" in result.output
+    assert "their.model does not record C. Pass it with --cost" in result.output
 
 
 def test_certify_with_bad_options(iris):
@@ -796,7 +819,7 @@ def test_costs_are_a_number_or_values(text, costs):
         ("cv --tol-search 0", "--tol-search must be"),
         ("cv --folds 1", "--folds"),
         ("cv --patience -1", "--patience"),
-        ("cv --format pickle", "--format has to be npz or liblinear"),
+        ("cv --format pickle", "--format must be npz or liblinear"),
         ("cv --folds 51", "--folds 51 cannot be greater than the number of members"),
         ("compare --repeats 1", "--repeats"),
         ("compare --loss log", "--loss must be"),
@@ -840,5 +863,5 @@ def test_ctrl_c_in_a_search_writes_nothing(folder):
     time.sleep(4.0)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
-    assert (process.returncode, errors) == (130, "Interrupted; nothing is written.\n")
+    assert (process.returncode, errors) == (130, "Interrupted. Nothing was written.\n")
     assert {item.name for item in folder.iterdir()} == {"text.npz", "compiled.npz"}

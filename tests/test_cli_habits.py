@@ -77,7 +77,7 @@ def test_weights_of_classes_that_are_text(folder):
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
-        ("1=x", "LABEL=WEIGHT with commas, for instance 1=10,-1=2, but is 1=x"),
+        ("1=x", "LABEL=WEIGHT pairs separated by commas, such as 1=10,-1=2, but is 1=x"),
         ("10", "but is 10"),
         ("1=-1", "but is 1=-1"),
         ("1=inf", "but is 1=inf"),
@@ -117,7 +117,9 @@ def test_a_warm_start_from_what_does_not_fit_is_refused(cancer, iris):
     run("train", iris, "-q")
     result = run("train", cancer, "--warm-start", "iris.model.npz")
     assert result.exit_code == 2
-    assert "trained on 150 rows of the classes 0, 1, 2, and these are 285 of -1, 1" in said(result)
+    assert "trained on 150 rows of the classes 0, 1, 2, but these are 285 rows of -1, 1" in said(
+        result
+    )
     save_liblinear(load_model("iris.model.npz"), "iris.model")
     assert "no dual variables" in said(run("train", iris, "--warm-start", "iris.model", "--force"))
 
@@ -164,7 +166,7 @@ def test_probabilities_need_rows_of_every_class(cancer, iris):
     assert result.exit_code == 2
     assert "two.svm has the classes [1, 2] and the model [0, 1, 2]" in said(result)
     both = run("predict", "iris.model.npz", iris, "--probabilities", "two.svm", "--decisions")
-    assert "exclude each other" in said(both)
+    assert "cannot be used together" in said(both)
 
 
 def test_rows_that_come_sorted_are_shuffled(folder):
@@ -187,18 +189,18 @@ def test_rows_that_come_sorted_are_shuffled(folder):
 @pytest.mark.parametrize(
     ("arguments", "answer"),
     [
-        (["train", "-s", "3"], "-s 3 --loss hinge, -s 4 --multi-class crammer_singer"),
-        (["train", "-s3"], "said by --loss and --multi-class"),
-        (["train", "-c", "4"], "the cost is -C, or --cost"),
-        (["train", "-B", "1"], "--bias, 1 if nothing is said; -B -1 is --no-intercept"),
-        (["train", "-v", "5"], "cross-validation is dualsweep cv DATA --folds 5"),
+        (["train", "-s", "3"], "-s 3 is --loss hinge, -s 4 is --multi-class crammer_singer"),
+        (["train", "-s3"], "use --loss and --multi-class"),
+        (["train", "-c", "4"], "use -C or --cost"),
+        (["train", "-B", "1"], "use --bias, whose default is 1. -B -1 is --no-intercept"),
+        (["train", "-v", "5"], "use dualsweep cv DATA --folds 5"),
         (["train", "-w1", "10"], "--class-weight 1=10,-1=2"),
         (["train", "-w-1", "10"], "--class-weight 1=10,-1=2"),
-        (["train", "-e", "0.01"], "--tol, and is the relative duality gap"),
+        (["train", "-e", "0.01"], "use --tol, which is the relative duality gap"),
         (["train", "-C"], "the search for C, is dualsweep cv DATA"),
-        (["train", "-m", "8"], "threads are --n-jobs"),
-        (["cv", "-c", "4"], "the cost is -C"),
-        (["predict", "-b", "1"], "probabilities are --probabilities DATA"),
+        (["train", "-m", "8"], "use --n-jobs"),
+        (["cv", "-c", "4"], "use -C"),
+        (["predict", "-b", "1"], "use --probabilities DATA"),
     ],
 )
 def test_options_of_liblinear_are_answered_with_ours(cancer, folder, arguments, answer):
@@ -212,13 +214,13 @@ def test_options_of_liblinear_are_answered_with_ours(cancer, folder, arguments, 
 def test_names_in_the_order_of_liblinear(cancer):
     result = run("train", cancer, "cancer.model")
     assert result.exit_code == 2
-    assert "(cancer.model). Where to write is said by -o MODEL" in said(result)
+    assert "(cancer.model). To name the output, use -o MODEL" in said(result)
     run("train", cancer, "-q", "-o", "cancer.model")
     result = run("predict", "test.svm", "cancer.model")
     assert result.exit_code == 2
-    assert "test.svm is no model, but cancer.model is one: the model comes first" in said(result)
+    assert "test.svm is not a model, but cancer.model is: put the model first" in said(result)
     result = run("predict", "cancer.model", "test.svm", "out")
-    assert "Where to write is said by -o FILE" in said(result)
+    assert "To name the output, use -o FILE" in said(result)
 
 
 def test_other_models_of_liblinear_are_called_by_their_name(cancer, folder):
@@ -239,7 +241,7 @@ def test_predict_says_how_many_labels_are_strange(cancer, folder):
     (folder / "new.svm").write_text("1 1:1\n7 1:1\n-1 1:5 900:1 901:1\n")
     result = run("predict", "cancer.model.npz", "new.svm")
     assert "Warning: 2 entries of new.svm are left out" in result.stderr
-    assert "of 3 rows; the labels of 1 are no classes of the model)" in result.stderr
+    assert "of 3 rows; the labels of 1 are not classes of the model)" in result.stderr
     found = facts(run("predict", "cancer.model.npz", "new.svm", "--json"))
     assert found["known_labels"] == 2
 
@@ -249,7 +251,7 @@ def test_predict_refuses_what_is_no_number(cancer):
     np.savez("bad.npz", X=np.full((2, 30), np.nan))
     result = run("predict", "cancer.model.npz", "bad.npz")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "bad.npz has NaN or infinity" in result.output
+    assert "bad.npz contains NaN or infinity" in result.output
 
 
 def test_a_checkpoint_says_where_it_goes_on(folder):

@@ -119,6 +119,14 @@ def test_p_values_are_those_of_all_sign_patterns(shift):
         assert p == pytest.approx(exact_p_value(accuracy[:, i] - accuracy[:, j]))
 
 
+@pytest.mark.parametrize("n", [2, 3, 6, 10, 20])
+def test_no_p_value_is_below_the_least(n):
+    wins = np.stack([np.zeros(n), np.arange(1.0, n + 1)], axis=1) / (n + 1)
+    result = MulticlassComparison(METHODS[:2], wins, np.ones((n, 2)), np.zeros((n, 2)))
+    assert list(result.p_values.values()) == [pytest.approx(result.least_p_value)]
+    assert result.least_p_value == 2 / 2**n  # of all patterns of signs, two are as extreme
+
+
 def test_p_values_of_ties_and_of_no_difference():
     assert _p_value(np.zeros(5)) == 1.0
     assert _p_value(np.full(10, 0.01)) < 0.01
@@ -134,7 +142,7 @@ def test_the_table():
         "  ovr              91.00 ± 1.00 %  C = 1",
         "  crammer_singer   94.00 ± 2.00 %  C = 0.1 to 0.3",
         "  weston_watkins   80.00 ± 0.00 %  C = 3",
-        "Wilcoxon signed-rank test, p-values",
+        "Wilcoxon signed-rank test, p-values (at least 0.25 with 3 partitions)",
         "  ovr             crammer_singer  0.25",
         "  ovr             weston_watkins  0.25",
         "  crammer_singer  weston_watkins  0.25",

@@ -795,5 +795,5 @@ def test_what_is_not_trained_on_a_device_is_refused(dispatch):
     X, y = some_digits()
     with pytest.raises(TypeError, match="LinearSVR takes no arrays on a device"):
         LinearSVR().fit(as_strict(X), y)
-    with pytest.raises(ValueError, match="no intercept='free'"):
+    with pytest.raises(ValueError, match="intercept='free' is not available"):
         LinearSVC(intercept="free").fit(as_strict(X), y)

@@ -64,6 +64,13 @@ def test_the_way_from_fit_to_the_kernel_is_as_drawn(monkeypatch):
     assert kernel == ("kernels/binary.py", "sweep")
 
 
+def test_the_version_is_the_same_everywhere():
+    version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.M)[1]
+    cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)[1]
+    shown = re.search(r"version = {(.+)}", (ROOT / "docs/citing.md").read_text())[1]
+    assert version == cited == shown == dualsweep.__version__
+
+
 def test_no_module_is_long():
     for path in Path(dualsweep.__file__).parent.rglob("*.py"):
         assert len(path.read_text().splitlines()) <= 400, path

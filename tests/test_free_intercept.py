@@ -306,7 +306,7 @@ def test_where_there_is_none_it_is_refused(rows, tmp_path):
         with pytest.raises(ValueError, match=message):
             LinearSVC(**free, **params).fit(X, y)
     store = write_store(tmp_path / "store", sp.csr_array(X), y, block_bytes=1000)
-    with pytest.raises(ValueError, match="Block by block there is no intercept='free'"):
+    with pytest.raises(ValueError, match="intercept='free' is not available block by block"):
         LinearSVC(**free, memory_limit=10_000).fit(store)
     without = LinearSVC(**free, fit_intercept=False, random_state=0).fit(X, y)
     plain = LinearSVC(fit_intercept=False, random_state=0).fit(X, y)

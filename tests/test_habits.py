@@ -128,14 +128,14 @@ def test_anything_with_weights_of_classes_is_certified(cancer):
     assert found.primal == pytest.approx(primal, rel=1e-12)
     assert found.dual <= trained.primal_objective_
     assert found.relative_gap >= 1 - trained.primal_objective_ / primal
-    with pytest.raises(ValueError, match="pass C to certify"):
+    with pytest.raises(ValueError, match="Pass C to certify"):
         certify(model, X, y, loss="hinge")
 
 
 def test_a_classifier_with_a_loss_of_its_own_needs_one_of_ours(cancer):
     X, y = cancer
     model = LogisticRegression(C=0.1).fit(X, y)
-    with pytest.raises(ValueError, match=r"LogisticRegression has no loss.*pass loss to certify"):
+    with pytest.raises(ValueError, match=r"LogisticRegression has no loss.*Pass loss to certify"):
         certify(model, X, y)
     model.multi_class = "deprecated"  # as older releases have it
     found = certify(model, X, y, loss="squared_hinge")
@@ -161,3 +161,10 @@ def test_what_has_no_weights_for_each_class_is_told_so(iris):
     found = certify(pipeline[-1], pipeline[:-1].transform(X), y)
     assert found.n_iter == 0
     assert found.primal == pytest.approx(pipeline[-1].primal_objective_, rel=1e-12)
+
+
+@pytest.mark.parametrize("X", [["a text", "another"], [["red", 1.0], ["blue", 2.0]]])
+@pytest.mark.parametrize("kind", [LinearSVC, LinearSVCCV])
+def test_text_is_told_how_to_become_numbers(kind, X):
+    with pytest.raises(ValueError, match=r"could not convert string.*TfidfVectorizer.*OneHotEnc"):
+        kind().fit(X, [0, 1])

@@ -115,7 +115,7 @@ def test_npz_of_scipy(path):
     sp.save_npz(path, X)
     np.testing.assert_array_equal(load_data(path, labelled=False)[0].toarray(), np.eye(3))
     sp.save_npz(path, X.tocsc())
-    with pytest.raises(ValueError, match=r"sparse format .*csc.*; it has to be csr"):
+    with pytest.raises(ValueError, match=r"sparse format .*csc.*; it must be csr"):
         load_data(path, labelled=False)
 
 
@@ -125,16 +125,16 @@ def test_npz_of_scipy(path):
         ({"data": [1.0], "y": [1]}, "lacks indices, indptr, shape; it has data, y"),
         ({}, "lacks data, indices, indptr, shape, y; it has no arrays"),
         ({"X": np.ones((3, 2)), "y": [1, 2]}, r"has 3 rows, but y of shape \(2,\)"),
-        ({"X": np.ones(3), "y": [1, 2, 1]}, "has to be a table of numbers"),
-        ({"X": np.array([["a"]]), "y": [1]}, "has to be a table of numbers"),
+        ({"X": np.ones(3), "y": [1, 2, 1]}, "must be a table of numbers"),
+        ({"X": np.array([["a"]]), "y": [1]}, "must be a table of numbers"),
         ({"X": np.array([[None]]), "y": [1]}, "is not an .npz file, or is damaged"),
         (
             {"data": [1.0], "indices": [7], "indptr": [0, 1], "shape": [1, 2], "y": [1]},
-            "arrays that make no CSR matrix",
+            "arrays that do not make a CSR matrix",
         ),
         (
             {"data": [1.0], "indices": [0], "indptr": [0, 1], "shape": [3, 2], "y": [1] * 3},
-            "arrays that make no CSR matrix",
+            "arrays that do not make a CSR matrix",
         ),
     ],
 )

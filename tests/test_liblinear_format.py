@@ -193,7 +193,7 @@ def test_a_model_by_hand(path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("solver_type L2", "solver L2", "has to start with solver_type"),
+        ("solver_type L2", "solver L2", "must start with solver_type"),
         ("L2R_L2LOSS_SVC_DUAL", "L3R", "has a model of type L3R; dualsweep reads L2R_L1LOSS"),
         ("L2R_L2LOSS_SVC_DUAL", "", "damaged"),
         ("nr_class 2", "nr_class 3", r"nr_class is 3, label is \[1, -1\]"),

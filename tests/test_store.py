@@ -205,7 +205,7 @@ def names(folder):
 def test_bad_text_leaves_nothing(path, tmp_path):
     file = tmp_path / "data.svm"
     file.write_text("1 1:1\n" * 1000 + "1 1:x\n")
-    with pytest.raises(ValueError, match=r"line 1001, column 5: 'x' is no number"):
+    with pytest.raises(ValueError, match=r"line 1001, column 5: 'x' is not a number"):
         convert_svmlight(file, path, block_bytes=1000)
     assert names(tmp_path) == ["data.svm"]
     file.write_text("# nothing\n")
@@ -219,7 +219,7 @@ def test_bad_arguments(path):
         write_store(path, np.eye(3), [1, 2])
     with pytest.raises(ValueError, match="X has no rows"):
         write_store(path, np.empty((0, 3)), [])
-    with pytest.raises(ValueError, match="block_bytes is 0, but has to be positive"):
+    with pytest.raises(ValueError, match="block_bytes is 0, but must be positive"):
         write_store(path, np.eye(3), [1, 2, 3], block_bytes=0)
     with pytest.raises(TypeError, match="Only numbers and text can be saved as labels"):
         write_store(path, np.eye(3), np.array([1, None, 2], object))

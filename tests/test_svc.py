@@ -460,6 +460,22 @@ def test_history(problem):
     assert history["epoch"][-1] == model.n_iter_
 
 
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("solver", ["sweep", "newton", "auto"])
+def test_every_epoch_is_estimated(solver, n_jobs):
+    X, y = load_iris(return_X_y=True)
+    model = LinearSVC(solver=solver, tol=1e-6, max_iter=5000, random_state=0, n_jobs=n_jobs)
+    model.fit(X, y)
+    estimates, history = model.estimates_, model.history_
+    assert estimates.dtype.names == ("problem", "time", "epoch", "relative_gap")
+    for p in range(3):
+        own, certified = (a[a["problem"] == p] for a in (estimates, history))
+        np.testing.assert_array_equal(own["epoch"], np.arange(1, certified["epoch"][-1] + 1))
+        assert (np.diff(own["time"]) >= 0).all()
+        assert own["time"][-1] <= certified["time"][-1]  # by the same clock
+        assert 0 <= own["relative_gap"][-1] < (1e-5 if solver == "sweep" else 1.0)
+
+
 @pytest.mark.parametrize("data", [load_iris, load_breast_cancer])
 def test_to_sklearn_predicts_the_same(data):
     X, y = data(return_X_y=True, as_frame=True)

@@ -370,10 +370,10 @@ def test_watching(path, monkeypatch):
 
 BAD = [
     # text, line, column, what is said
-    (b"cat 1:1\n", 1, 1, "'cat' is no label; labels are numbers"),
-    (b"1 1:1\n1:2 2:3\n", 2, 1, "'1:2' is no label, with which a line has to start"),
+    (b"cat 1:1\n", 1, 1, "'cat' is not a label; labels are numbers"),
+    (b"1 1:1\n1:2 2:3\n", 2, 1, "'1:2' is not a label, and a line must start with one"),
     (b"1 1:1\n1,2 2:3\n", 2, 1, "'1,2' are several labels where one is expected"),
-    (b"1 1:1\n  --1 2:3\n", 2, 3, "'--1' is no label"),
+    (b"1 1:1\n  --1 2:3\n", 2, 3, "'--1' is not a label"),
     (b"1 1\n", 1, 3, "'1' is not index:value"),
     (b"1 1:1 2\n", 1, 7, "'2' is not index:value"),
     (b"1 1:1 a:2\n", 1, 7, "'a:2' is not index:value"),
@@ -385,32 +385,32 @@ BAD = [
     (b"1 1:1 qid:2 3:1\n", 1, 7, "'qid:2' is not index:value"),
     (b"1 qid\n", 1, 3, "'qid' is not index:value"),
     (b"1 sid:2\n", 1, 3, "'sid:2' is not index:value"),
-    (b"1 1:\n", 1, 5, "'' is no number"),
-    (b"1 1: 2\n", 1, 5, "'' is no number"),
-    (b"1 1:#2\n", 1, 5, "'' is no number"),
-    (b"1 1:2:3\n", 1, 5, "'2:3' is no number"),
-    (b"1 1:2,3\n", 1, 5, "'2,3' is no number"),
-    (b"1 1:1.2.3\n", 1, 5, "'1.2.3' is no number"),
-    (b"1 1:1e\n", 1, 5, "'1e' is no number"),
-    (b"1 1:1e+\n", 1, 5, "'1e+' is no number"),
-    (b"1 1:.\n", 1, 5, "'.' is no number"),
-    (b"1 1:e5\n", 1, 5, "'e5' is no number"),
-    (b"1 1:+-5\n", 1, 5, "'+-5' is no number"),
-    (b"1 1:1_000\n", 1, 5, "'1_000' is no number"),
-    (b"1_0 1:1\n", 1, 1, "'1_0' is no label"),
-    (b"1 1:0x10\n", 1, 5, "'0x10' is no number"),
-    (b"1 1:1d5\n", 1, 5, "'1d5' is no number"),
-    (b"1 1:1\x1c 2:1\n", 1, 5, r"'1\x1c' is no number"),
-    (b"1 1:1\x00 2:1\n", 1, 5, r"'1\x00' is no number"),
-    (b"\x00\xff not\n", 1, 1, "is no label"),
-    (b"1 1:\xd9\xa1\n", 1, 5, "'\u0661' is no number"),
+    (b"1 1:\n", 1, 5, "'' is not a number"),
+    (b"1 1: 2\n", 1, 5, "'' is not a number"),
+    (b"1 1:#2\n", 1, 5, "'' is not a number"),
+    (b"1 1:2:3\n", 1, 5, "'2:3' is not a number"),
+    (b"1 1:2,3\n", 1, 5, "'2,3' is not a number"),
+    (b"1 1:1.2.3\n", 1, 5, "'1.2.3' is not a number"),
+    (b"1 1:1e\n", 1, 5, "'1e' is not a number"),
+    (b"1 1:1e+\n", 1, 5, "'1e+' is not a number"),
+    (b"1 1:.\n", 1, 5, "'.' is not a number"),
+    (b"1 1:e5\n", 1, 5, "'e5' is not a number"),
+    (b"1 1:+-5\n", 1, 5, "'+-5' is not a number"),
+    (b"1 1:1_000\n", 1, 5, "'1_000' is not a number"),
+    (b"1_0 1:1\n", 1, 1, "'1_0' is not a label"),
+    (b"1 1:0x10\n", 1, 5, "'0x10' is not a number"),
+    (b"1 1:1d5\n", 1, 5, "'1d5' is not a number"),
+    (b"1 1:1\x1c 2:1\n", 1, 5, r"'1\x1c' is not a number"),
+    (b"1 1:1\x00 2:1\n", 1, 5, r"'1\x00' is not a number"),
+    (b"\x00\xff not\n", 1, 1, "is not a label"),
+    (b"1 1:\xd9\xa1\n", 1, 5, "'\u0661' is not a number"),
     (b"1 1:1\r1 1:1\r", 1, 7, "'1' is not index:value"),
-    (b"1 3:1 3:2\n", 1, 7, "Index 3 comes after 3, but indices have to increase along a line"),
+    (b"1 3:1 3:2\n", 1, 7, "Index 3 comes after 3, but indices must increase along a line"),
     (b"1 3:1 12:1\n\n-1 3:1 2:2\n", 3, 8, "Index 2 comes after 3"),
     (b"1 0:1 0:2\n", 1, 7, "Index 0 comes after 0"),
     (b"1 1234567890123456789:1\n", 1, 3, "The index of '1234567890123456789:1' has more than 18"),
     (b"1 99999999999999999999999999:1\n", 1, 3, "has more than 18 digits"),
-    (b"1 1:" + b"1" * 60 + b"x", 1, 5, f"'{'1' * 40}...' is no number"),
+    (b"1 1:" + b"1" * 60 + b"x", 1, 5, f"'{'1' * 40}...' is not a number"),
 ]
 
 
@@ -429,14 +429,14 @@ def test_malformed_text(path, content, line, column, said, dtype):
 def test_the_first_bad_line_is_named(path, monkeypatch, chunk, n_jobs):
     monkeypatch.setattr(svmlight, "CHUNK", chunk)
     content = b"# one\r\n" + b"1 1:1 # fine\n\n" * 40 + b"1 5:x 3:1\n1 2:y\nz"
-    with pytest.raises(ValueError, match=r"line 82, column 5: 'x' is no number"):
+    with pytest.raises(ValueError, match=r"line 82, column 5: 'x' is not a number"):
         load(path, content, n_jobs=n_jobs)
 
 
 def test_bad_numbers_come_before_later_bad_entries(path, monkeypatch):
     monkeypatch.setattr(_parsing, "HARD", 1)
     content = b"1 1:inf 2:nan 3:one 4\n"
-    with pytest.raises(ValueError, match=r"line 1, column 17: 'one' is no number"):
+    with pytest.raises(ValueError, match=r"line 1, column 17: 'one' is not a number"):
         load(path, content)
 
 
@@ -449,15 +449,15 @@ def test_index_0_where_1_is_the_first(path):
 
 def test_labels_where_there_are_several(path):
     for content, column in ((b"1,,2 1:1\n", 3), (b"1, 1:1\n", 3), (b",1 1:1\n", 1)):
-        with pytest.raises(ValueError, match=rf"line 1, column {column}: '' is no label"):
+        with pytest.raises(ValueError, match=rf"line 1, column {column}: '' is not a label"):
             load(path, content, multilabel=True)
 
 
 def test_bad_arguments(path):
     path.write_bytes(TEXT)
-    with pytest.raises(ValueError, match="dtype is int64, but has to be float32 or float64"):
+    with pytest.raises(ValueError, match="dtype is int64, but must be float32 or float64"):
         load_svmlight(path, dtype=np.int64)
-    with pytest.raises(ValueError, match="zero_based is 'yes', but has to be True, False or"):
+    with pytest.raises(ValueError, match="zero_based is 'yes', but must be True, False or"):
         load_svmlight(path, zero_based="yes")
     with pytest.raises(FileNotFoundError, match=r"There is no file .*nowhere"):
         load_svmlight(path.with_name("nowhere"))

@@ -365,7 +365,7 @@ def test_ctrl_c_leaves_a_certified_model():
         ([1.0, np.nan, 0.0], "NaN"),
         ([1.0, np.inf, 0.0], "infinity"),
         ([1e300, 1e300, 0.0], "Scale y"),
-        (["a", "b", "c"], "have to be numbers"),
+        (["a", "b", "c"], "must be numbers"),
         ([[1.0, 2.0]] * 3, "1d array"),
     ],
 )

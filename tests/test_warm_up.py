@@ -1,4 +1,4 @@
-"""What `dualsweep warm-up` has compiled is not compiled again, and the page on it is right."""
+"""What `dualsweep warm-up` has compiled is not compiled again, and the code for ONNX is right."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import load_iris
 from test_cli import facts, run
 
-PAGE = (Path(__file__).parent.parent / "docs/habits.md").read_text()
+PAGE = (Path(__file__).parent.parent / "docs/from-scikit-learn.md").read_text()
 
 CALLS = """
 import numpy as np, scipy.sparse as sp
@@ -42,7 +42,9 @@ def test_what_is_warm_is_not_compiled_again(tmp_path):
 def test_kinds_that_there_are_not():
     result = run("warm-up", "--types", "float16")
     assert result.exit_code == 2
-    assert "--types must be of float32, float64, but is float16" in result.output
+    assert (
+        "--types must be float32 or float64, or both with a comma, but is float16" in result.output
+    )
 
 
 def test_onnx_as_shown():

@@ -75,7 +75,7 @@ class Command:
             leave_on_interrupt()
         if isinstance(error, KeyboardInterrupt):
             written = [str(path) for path, was in self._outputs.items() if _number(path) != was]
-            self.say(f"Interrupted; {', '.join(written) or 'nothing'} is written.")
+            self.say(f"Interrupted. {', '.join(written) or 'Nothing'} was written.")
             self.code = INTERRUPTED
         elif isinstance(error, OSError | ValueError | ImportError | MemoryError):
             message = in_options(str(error).partition("\n")[0]) or type(error).__name__
@@ -171,7 +171,9 @@ class Command:
         if memory_limit is None:
             return self.load(path, **options)
         if path.exists() and not path.is_dir():
-            raise ValueError(f"--memory-limit needs a store: dualsweep convert {path} STORE.")
+            raise ValueError(
+                f"--memory-limit needs a store. Make one: dualsweep convert {path} STORE"
+            )
         return self.open(path), None
 
     def _tell_size(

@@ -11,25 +11,23 @@ __all__ = ["Answering"]
 
 # What options of LIBLINEAR's train and predict are called here.
 TRAIN = {
-    "-s": "what is trained is said by --loss and --multi-class: -s 1 or 2 is --loss squared_hinge, "
-    "-s 3 --loss hinge, -s 4 --multi-class crammer_singer. Regression is --task regression: -s 11 "
-    "or 12 with --loss squared_epsilon_insensitive, -s 13 as it is. Logistic regression, the l1 "
-    "penalty and one-class models are not trained here.",
-    "-c": "the cost is -C, or --cost.",
-    "-e": "the tolerance is --tol, and is the relative duality gap.",
-    "-B": "the value of the constant feature is --bias, 1 if nothing is said; -B -1 is "
-    "--no-intercept.",
-    "-R": "an intercept that is not penalised is --intercept free.",
-    "-w": "weights of classes are --class-weight, for instance --class-weight 1=10,-1=2.",
-    "-v": "cross-validation is dualsweep cv DATA --folds 5; --costs 1, is for C = 1 alone.",
-    "-n": "threads are --n-jobs.",
-    "-m": "threads are --n-jobs.",
-    "-p": "the deviation that costs nothing is --epsilon, of --task regression.",
-    "-i": "a model to start from is --warm-start.",
+    "-s": "use --loss and --multi-class. -s 1 and -s 2 are --loss squared_hinge (the default), "
+    "-s 3 is --loss hinge, -s 4 is --multi-class crammer_singer. Regression is --task regression: "
+    "-s 11 and -s 12 with --loss squared_epsilon_insensitive, -s 13 without. Logistic regression, "
+    "the l1 penalty and one-class models are not available.",
+    "-c": "use -C or --cost.",
+    "-e": "use --tol, which is the relative duality gap.",
+    "-B": "use --bias, whose default is 1. -B -1 is --no-intercept.",
+    "-R": "use --intercept free.",
+    "-w": "use --class-weight, for instance --class-weight 1=10,-1=2.",
+    "-v": "use dualsweep cv DATA --folds 5; add --costs 1, (with the comma) for C = 1 alone.",
+    "-n": "use --n-jobs.",
+    "-m": "use --n-jobs.",
+    "-p": "use --epsilon, with --task regression.",
+    "-i": "use --warm-start.",
 }
 PREDICT = {
-    "-b": "probabilities are --probabilities DATA, calibrated on rows that the model was not "
-    "trained on.",
+    "-b": "use --probabilities DATA, with labelled rows that the model was not trained on.",
 }
 OPTIONS = {"predict": PREDICT} | dict.fromkeys(("train", "cv", "compare", "certify"), TRAIN)
 
@@ -41,7 +39,7 @@ UsageError: Any = typer.BadParameter.__mro__[1]  # of click, whichever typer use
 
 
 class Answering(TyperCommand):
-    """A command that answers to LIBLINEAR's options, which it has not, with what it has."""
+    """A command that answers LIBLINEAR's options, which it does not have, with its own."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; an error says what would have been understood."""
@@ -59,7 +57,7 @@ class Answering(TyperCommand):
         if option in OPTIONS.get(name, {}):
             return f"dualsweep {name} has no {option}: {OPTIONS[name][option]}"
         if "unexpected extra argument" in error.message and name in OUTPUT:
-            return f"{error.message}. Where to write is said by {OUTPUT[name]}."
+            return f"{error.message}. To name the output, use {OUTPUT[name]}."
         if getattr(getattr(error, "param", None), "name", None) == "cost":
-            return f"{error.message} {SEARCH}"
+            return f"{error.message.rstrip('.')}. {SEARCH}"
         return None

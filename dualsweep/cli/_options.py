@@ -95,8 +95,8 @@ def _pairs(text: str) -> dict[str, float]:
             label = ""
         if not label or not 0 <= weights[label.strip()] < math.inf:
             raise typer.BadParameter(
-                "--class-weight must be balanced, or LABEL=WEIGHT with commas, for instance "
-                f"1=10,-1=2, but is {text}."
+                "--class-weight must be balanced, or LABEL=WEIGHT pairs separated by commas, such "
+                f"as 1=10,-1=2, but is {text}."
             )
     return weights
 
@@ -142,8 +142,8 @@ def any_loss(default: str) -> Any:
     option = choice(
         "LOSS",
         LOSSES,
-        "Of the margin",
-        f"Of the deviation, in regression: {' or '.join(REGRESSION_LOSSES)}.",
+        "Loss",
+        f"For regression: {' or '.join(REGRESSION_LOSSES)}.",
         default,
     )
     option.callback = one_of(*LOSSES, *REGRESSION_LOSSES)
@@ -153,30 +153,30 @@ def any_loss(default: str) -> Any:
 def not_zero(param: typer.CallbackParam, value: int) -> int:
     """Refuse 0, of threads."""
     if value == 0:
-        raise typer.BadParameter(f"{param.opts[0]} must not be 0; -1 is for all cores.")
+        raise typer.BadParameter(f"{param.opts[0]} must not be 0; use -1 for all cores.")
     return value
 
 
 # Options that several commands have.
 Json: TypeAlias = Annotated[
-    bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")
+    bool, typer.Option("--json", help="Print the result as JSON and nothing else.")
 ]
 Data: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="DATA", help="Rows and labels: text, a store or .npz.")
+    Path, typer.Argument(metavar="DATA", help="Rows and labels: svmlight text, a store or .npz.")
 ]
 Quiet: TypeAlias = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print neither progress nor result.")
+    bool, typer.Option("--quiet", "-q", help="Print errors and warnings only.")
 ]
-Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace what exists.")]
+Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 NJobs: TypeAlias = Annotated[
-    int, typer.Option(callback=not_zero, help="Threads; -1 for all cores.")
+    int, typer.Option(callback=not_zero, help="Number of threads; -1 uses all cores.")
 ]
 ZeroBased: TypeAlias = Annotated[
     bool | None,
     typer.Option(
         "--zero-based/--one-based",
-        help="Whether the first column of text has index 0, or 1.",
-        show_default="0 if that occurs in the file",
+        help="Whether the first column of svmlight text has index 0 or 1.",
+        show_default="0 if the file has an index 0, else 1",
     ),
 ]
 
@@ -187,50 +187,58 @@ ModelFormat: TypeAlias = Annotated[
         "--format",
         metavar="FORMAT",
         help="npz (dualsweep's own, with the certificate) or liblinear (LIBLINEAR's text).",
-        show_default="liblinear if the model's name ends in .model, .liblinear or .txt",
+        show_default="by the model's name: liblinear for .model, .liblinear and .txt, else npz",
     ),
 ]
-Loss: TypeAlias = Annotated[str, choice("LOSS", LOSSES, "Of the margin")]
-Task: TypeAlias = Annotated[
-    str, choice("TASK", ("classification", "regression"), "What the labels are for")
-]
+Loss: TypeAlias = Annotated[str, choice("LOSS", LOSSES, "Loss of one-versus-rest")]
+Task: TypeAlias = Annotated[str, choice("TASK", ("classification", "regression"), "What to train")]
 AnyLoss: TypeAlias = Annotated[
     str | None,
-    any_loss(default=f"{Settings.loss}; of regression {next(iter(REGRESSION_LOSSES))}"),
+    any_loss(default=f"{Settings.loss}; for regression {next(iter(REGRESSION_LOSSES))}"),
 ]
 Epsilon: TypeAlias = Annotated[
-    float, typer.Option(min=0.0, help="Deviation that costs nothing, of regression.")
+    float,
+    typer.Option(
+        min=0.0, metavar="EPSILON", help="For regression: deviations up to this cost nothing."
+    ),
 ]
 Tol: TypeAlias = Annotated[
-    float, typer.Option(callback=positive, help="Relative duality gap to prove.")
+    float,
+    typer.Option(
+        callback=positive, metavar="GAP", help="Relative duality gap at which training stops."
+    ),
 ]
 MaxIter: TypeAlias = Annotated[
-    int, typer.Option(min=0, help="Sweeps over the rows to give up after, per class.")
+    int, typer.Option(min=0, metavar="N", help="Most epochs (passes over the rows) for each class.")
 ]
-NoIntercept: TypeAlias = Annotated[bool, typer.Option("--no-intercept", help="Train no intercept.")]
+NoIntercept: TypeAlias = Annotated[
+    bool, typer.Option("--no-intercept", help="Train without an intercept.")
+]
 Intercept: TypeAlias = Annotated[
-    str, choice("INTERCEPT", INTERCEPTS, "Whether the intercept is penalised")
+    str, choice("INTERCEPT", INTERCEPTS, "Whether the intercept counts in the penalty")
 ]
 ClassWeight: TypeAlias = Annotated[
     str | None,
     typer.Option(
         callback=weights_or_balanced,
         metavar="WEIGHTS",
-        help="Multiplies C per class: LABEL=WEIGHT with commas (1=10,-1=2), others weigh 1; or "
-        "balanced: rare classes weigh as much as others.",
+        help="Multiplies C per class: LABEL=WEIGHT pairs separated by commas (1=10,-1=2; other "
+        "classes weigh 1), or balanced: all classes weigh the same in total.",
     ),
 ]
 Bias: TypeAlias = Annotated[
     float,
     typer.Option(
         callback=positive,
-        help="Value of the constant feature whose weight is a penalised intercept; larger values "
-        "penalise it less.",
+        help="Value of the constant feature whose weight is the penalised intercept: the larger, "
+        "the less it is penalised.",
     ),
 ]
 Schedule: TypeAlias = Annotated[
     str,
-    choice("SCHEDULE", SCHEDULES, "Which rows a sweep visits", "All lead to the same optimum."),
+    choice(
+        "SCHEDULE", SCHEDULES, "Order in which sweeps visit rows", "All lead to the same optimum."
+    ),
 ]
 MultiClass: TypeAlias = Annotated[
     str,
@@ -238,20 +246,22 @@ MultiClass: TypeAlias = Annotated[
         "FORMULATION",
         FORMULATIONS,
         "For more than two classes",
-        "The last two have losses of their own and no use for --loss; on badly scaled data ovr is "
+        "The last two have a loss of their own and ignore --loss; on badly scaled data ovr is "
         "faster.",
     ),
 ]
 Solver: TypeAlias = Annotated[
     str,
-    choice("SOLVER", SOLVERS, "Sweeps of coordinate descent, Newton steps or both"),
+    choice(
+        "SOLVER", SOLVERS, "Method: sweeps of coordinate descent, Newton steps, or both as they pay"
+    ),
 ]
 TrainJobs: TypeAlias = Annotated[
     int,
-    typer.Option(callback=not_zero, help="Threads to read, and to train; -1 for all cores."),
+    typer.Option(callback=not_zero, help="Threads for reading and training; -1 uses all cores."),
 ]
 Seed: TypeAlias = Annotated[
-    int, typer.Option(min=0, max=2**32 - 1, help="Seeds whatever is random.")
+    int, typer.Option(min=0, max=2**32 - 1, metavar="SEED", help="Seed of everything random.")
 ]
 
 MemoryLimit: TypeAlias = Annotated[
@@ -259,8 +269,8 @@ MemoryLimit: TypeAlias = Annotated[
     typer.Option(
         min=1,
         metavar="MEGABYTES",
-        help="For a store: what training may take, besides some 200 MB for the program. A store "
-        "that does not fit is read block by block, again and again.",
+        help="Memory for training on a store, besides what the program itself takes: some 200 MB, "
+        "300 MB for cv and certify. A store that does not fit is read block by block.",
     ),
 ]
 
@@ -300,14 +310,16 @@ def check_task(task: str, loss: str | None, epsilon: float, **of_classes: Any) -
     """Return the loss of a task; refuse options that are of use to the other one only."""
     losses, others = (LOSSES, REGRESSION_LOSSES)[:: 1 if task == "classification" else -1]
     if loss in others:
-        raise typer.BadParameter(f"--loss {loss} is not for {task}, but {' or '.join(losses)}.")
+        raise typer.BadParameter(
+            f"--loss {loss} is not a loss of {task}; use {' or '.join(losses)}."
+        )
     if task == "regression":
         for name, value in of_classes.items():
             if value != getattr(Settings, name):
-                raise typer.BadParameter(f"{OPTIONS[name]} is for classes, not for regression.")
+                raise typer.BadParameter(f"{OPTIONS[name]} does not apply to --task regression.")
         return loss or next(iter(REGRESSION_LOSSES))
     if epsilon:
-        raise typer.BadParameter("--epsilon is for --task regression.")
+        raise typer.BadParameter("--epsilon applies to --task regression only.")
     return loss or Settings.loss
 
 
@@ -331,8 +343,8 @@ def parse_costs(text: str) -> Any:
     except ValueError:
         pass  # not a number
     raise typer.BadParameter(
-        "--costs must be how many values of C to try, at least 1, or positive values with commas "
-        f"(0.1,1,10), but is {text}."
+        "--costs must be the number of values of C to try, at least 1, or positive values "
+        f"separated by commas (0.1,1,10), but is {text}."
     )
 
 

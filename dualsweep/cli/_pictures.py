@@ -13,7 +13,9 @@ __all__ = ["Plot", "check_picture", "new_figure", "save_picture"]
 
 Plot: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--plot", metavar="PICTURE", help="Where to draw it: a .png, .pdf or .svg file."),
+    typer.Option(
+        "--plot", metavar="PICTURE", help="Draw the result to this file: .png, .pdf or .svg."
+    ),
 ]
 
 

@@ -35,7 +35,7 @@ SAME = 1e-9  # relative difference of objectives that rounding explains
 
 def certify(
     model_file: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="What train wrote, or LIBLINEAR.")
+        Path, typer.Argument(metavar="MODEL", help="A model of dualsweep or LIBLINEAR.")
     ],
     file: Data,
     cost: Annotated[
@@ -44,8 +44,8 @@ def certify(
             "--cost",
             "-C",
             callback=positive,
-            help="C of the problem.",
-            show_default="the model's; LIBLINEAR's has none",
+            help="C of the problem to judge the model by.",
+            show_default="the model's; LIBLINEAR does not record it",
         ),
     ] = None,
     loss: Annotated[str | None, any_loss(default="the model's")] = None,
@@ -53,8 +53,9 @@ def certify(
         float | None,
         typer.Option(
             min=0.0,
+            metavar="EPSILON",
             help="Epsilon of regression.",
-            show_default="the model's; LIBLINEAR's has none",
+            show_default="the model's; LIBLINEAR does not record it",
         ),
     ] = None,
     multi_class: Annotated[
@@ -63,12 +64,24 @@ def certify(
     ] = None,
     intercept: Annotated[
         str | None,
-        choice("INTERCEPT", INTERCEPTS, "Whether it is penalised", default="the model's"),
+        choice(
+            "INTERCEPT",
+            INTERCEPTS,
+            "Whether the intercept counts in the penalty",
+            default="the model's",
+        ),
     ] = None,
-    tol: Annotated[float, typer.Option(min=0.0, help="Relative gap to prove.")] = 1e-3,
-    max_iter: Annotated[int, typer.Option(min=0, help="Sweeps to look for a bound.")] = 1000,
+    tol: Annotated[
+        float, typer.Option(min=0.0, metavar="GAP", help="Relative gap to prove.")
+    ] = 1e-3,
+    max_iter: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Most epochs to look for a bound.")
+    ] = 1000,
     max_time: Annotated[
-        float | None, typer.Option(callback=positive, help="Seconds to look for a bound.")
+        float | None,
+        typer.Option(
+            callback=positive, metavar="SECONDS", help="Most seconds to look for a bound."
+        ),
     ] = None,
     memory_limit: MemoryLimit = None,
     n_jobs: NJobs = -1,
@@ -76,21 +89,18 @@ def certify(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Check how good a model is on data, whoever trained it.
+    """Prove how good a model is on data: one of dualsweep or LIBLINEAR.
 
-    Computes the model's objective on DATA, and a lower bound on the objective of every model: the
-    dual value of the model's own dual variables, or of a dual point found by solving the problem
-    where the model has none (LIBLINEAR's have not), they are those of other rows, or they do not
-    prove --tol. The bound holds however it was found. So the relative gap between the two is how
-    much any other model, of the same C and loss, could be better at most.
+    Computes the model's objective on DATA, and a lower bound on the objective of every model. The
+    bound comes from the model's own dual variables if it has them, they belong to these rows and
+    prove --tol; else from solving the problem again. It holds however it was found: no model of the
+    same C and loss is better than this one by more than the relative gap between the two.
 
     Ends with exit code 0 if the relative gap is at most --tol, and with 1 if not.
 
-    [bold]Examples[/bold]
-
-    dualsweep certify a1a.model.npz a1a.svm
-
-    dualsweep certify heart_scale.model heart_scale -C 1 --tol 1e-2
+    For example:
+      dualsweep certify a1a.model.npz a1a.svm
+      dualsweep certify heart_scale.model heart_scale -C 1 --tol 1e-2
     """
     from .. import estimators
 
@@ -99,13 +109,17 @@ def certify(
         recorded = getattr(model, "primal_objective_", None)
         regression = not hasattr(model, "classes_")
         if cost is None and recorded is None:
-            raise typer.BadParameter(f"{model_file} does not tell C: say --cost.")
+            raise typer.BadParameter(f"{model_file} does not record C. Pass it with --cost.")
         if regression and epsilon is None and recorded is None:
-            raise typer.BadParameter(f"{model_file} does not tell its epsilon: say --epsilon.")
+            raise typer.BadParameter(
+                f"{model_file} does not record epsilon. Pass it with --epsilon."
+            )
         own = {"epsilon": epsilon} if regression else {"multi_class": multi_class}
         if (multi_class if regression else epsilon) is not None:
-            one, other = ("--multi-class", "classes") if regression else ("--epsilon", "regression")
-            raise typer.BadParameter(f"{one} is for {other}, but {model_file} is not.")
+            one, other = "--multi-class", "classification"
+            if not regression:
+                one, other = "--epsilon", "regression"
+            raise typer.BadParameter(f"{one} applies to {other}, but {model_file} is not for that.")
         given = {"C": cost, "loss": loss, "intercept": intercept, **own}
         model.set_params(**{name: value for name, value in given.items() if value is not None})
         check_parameters(model)
@@ -148,8 +162,8 @@ def certify(
             command.facts["recorded_primal_objective"] = recorded
             if abs(recorded - found.primal) > SAME * found.primal and given == dict.fromkeys(given):
                 command.say(
-                    f"{model_file} says it was trained to an objective of {recorded:.6g}: not on "
-                    "these data, or it has been changed."
+                    f"{model_file} records an objective of {recorded:.6g}: it was trained on other "
+                    "data, or has been changed since."
                 )
         if found.relative_gap > tol:
             command.code = FAILED

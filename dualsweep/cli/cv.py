@@ -54,7 +54,7 @@ def cv(
         typer.Option(
             "--model",
             "-o",
-            help="Where to write the model with the C of choice.",
+            help="Where to write the model that is trained with the chosen C.",
             show_default="nowhere",
         ),
     ] = None,
@@ -65,34 +65,38 @@ def cv(
         str,
         typer.Option(
             metavar="COSTS",
-            help="How many values of C to try, from 2^-6 to 2^3; or the values, with commas.",
+            help="Number of values of C to try, from 2^-6 to 2^3; or values, separated by commas.",
         ),
     ] = "10",
-    folds: Annotated[int, typer.Option(min=2, help="Parts to hold out, one after the other.")] = 5,
+    folds: Annotated[int, typer.Option(min=2, metavar="N", help="Number of folds.")] = 5,
     scoring: Annotated[
         str | None,
         typer.Option(
             metavar="SCORING",
-            help="What to choose by, in scikit-learn's words: f1, roc_auc, balanced_accuracy, ...",
-            show_default="accuracy; of regression r2",
+            help="Score to choose by, one of scikit-learn's: f1, roc_auc, balanced_accuracy, ...",
+            show_default="accuracy; for regression r2",
         ),
     ] = None,
     selection: Annotated[
         str,
         typer.Option(
             metavar="SELECTION",
-            help="best, or one_standard_error: the smallest C that is at most that much worse.",
+            help="best, or one_standard_error: the smallest C within a standard error of the best.",
         ),
     ] = "best",
     patience: Annotated[
         int,
         typer.Option(
-            min=0, help="Stop after this many values of C without a better score; 0 tries all."
+            min=0,
+            metavar="N",
+            help="Stop after N values of C without a better score; 0 tries all values.",
         ),
     ] = 3,
     tol_search: Annotated[
         float | None,
-        typer.Option(help="Relative duality gap to prove in the search.", show_default="--tol"),
+        typer.Option(
+            metavar="GAP", help="Relative duality gap for the search.", show_default="--tol"
+        ),
     ] = None,
     task: Task = "classification",
     loss: AnyLoss = None,
@@ -115,26 +119,20 @@ def cv(
 ) -> None:
     """Choose C by cross-validation, and train with it.
 
-    Each fold trains ascending values of C, each from the solution before, on the rows it does not
-    hold out, and is scored on those it does. Then a model is trained on all rows. Rows are shuffled
-    before they are dealt out, the same for the same --seed, and each fold has its share of every
-    class, if there are any.
+    Each fold trains ascending values of C, each from the solution of the one before, and is scored
+    on the rows it holds out. Then a model is trained on all rows with the best C. Rows are shuffled
+    first, the same way for the same --seed, and each fold gets its share of every class.
 
     Ends with exit code 0 if every relative duality gap is proven to be at most its tolerance, and
-    with 1 if not; the choice is made, and the model written, all the same. Ctrl-C writes nothing
-    and ends with 130.
+    with 1 if not: then C is chosen and the model written too. Ctrl-C writes nothing and ends with
+    130.
 
-    [bold]Examples[/bold]
-
-    dualsweep cv a1a.svm
-
-    dualsweep cv rcv1.npz --costs 0.1,1,10 --scoring f1 --model rcv1.model.npz
-
-    dualsweep cv huge.store --memory-limit 1500 --costs 0.1,1
-
-    dualsweep cv news20.svm.bz2 --selection one_standard_error --plot news20.png
-
-    dualsweep cv prices.svm --task regression --scoring neg_mean_absolute_error
+    For example:
+      dualsweep cv a1a.svm
+      dualsweep cv rcv1.npz --costs 0.1,1,10 --scoring f1 --model rcv1.model.npz
+      dualsweep cv huge.store --memory-limit 1500 --costs 0.1,1
+      dualsweep cv news20.svm.bz2 --selection one_standard_error --plot news20.png
+      dualsweep cv prices.svm --task regression --scoring neg_mean_absolute_error
     """
     from sklearn.model_selection import KFold, StratifiedKFold
 
@@ -245,8 +243,8 @@ def _report(command: Command, model: LinearSVCCV | LinearSVRCV) -> None:
 
 
 def _draw(model: LinearSVCCV | LinearSVRCV) -> Any:
-    from ..plotting import PathDisplay
+    from ..plotting.path import PANELS, PathDisplay
 
-    figure = new_figure(6.4, 7.2)
+    figure = new_figure(*PANELS)
     PathDisplay.from_estimator(model, ax=figure.subplots(3, 1, sharex=True))
     return figure

@@ -38,26 +38,26 @@ def convert(
     file: Annotated[Path, typer.Argument(metavar="DATA", help="Rows and labels: text or .npz.")],
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The directory to write.")],
     float64: Annotated[
-        bool, typer.Option("--float64", help="Keep the values of text in float64, not float32.")
+        bool, typer.Option("--float64", help="Store values of text in float64, not float32.")
     ] = False,
-    block_size: Annotated[int, typer.Option(min=1, help="Megabytes of rows in a block.")] = 64,
+    block_size: Annotated[
+        int, typer.Option(min=1, metavar="MEGABYTES", help="Size of a block of rows.")
+    ] = 64,
     force: Force = False,
     n_jobs: NJobs = -1,
     zero_based: ZeroBased = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write data to a store: a directory of blocks of rows that are mapped into memory.
+    """Write data to a store, to train on more than memory holds.
 
     Text is read in one pass, in memory for two blocks. If the conversion is killed there is no
     store, but a directory .dualsweep.*.tmp that can be deleted. --force replaces a store, but no
     directory that has anything else in it.
 
-    [bold]Examples[/bold]
-
-    dualsweep convert rcv1.svm.xz rcv1.store
-
-    dualsweep convert webspam.svm webspam.store --block-size 256
+    For example:
+      dualsweep convert rcv1.svm.xz rcv1.store
+      dualsweep convert webspam.svm webspam.store --block-size 256
     """
     with Command(json, quiet) as command:
         check_new_store(store, force=force)
@@ -93,20 +93,17 @@ def info(
     zero_based: ZeroBased = None,
     json: Json = False,
 ) -> None:
-    """Say what is in a data file, a store or a model.
+    """Show what is in a data file, a store or a model.
 
-    [bold]Examples[/bold]
-
-    dualsweep info rcv1.svm.xz
-
-    dualsweep info rcv1.store --verify
-
-    dualsweep info rcv1.model.npz --json
+    For example:
+      dualsweep info rcv1.svm.xz
+      dualsweep info rcv1.store --verify
+      dualsweep info rcv1.model.npz --json
     """
     with Command(json) as command:
         kind = kind_of(path)
         if verify and kind != "store":
-            raise typer.BadParameter(f"--verify is for stores, but {path} is none.")
+            raise typer.BadParameter(f"--verify applies to stores, and {path} is not one.")
         if kind == "store":
             store = open_store(path)
             facts = _of_store(store)

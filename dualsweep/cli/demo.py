@@ -9,24 +9,24 @@ import typer
 from rich.console import Console
 
 from ._command import Command
-from ._options import (
-    Json,
-)
+from ._options import Json
 
 __all__ = ["demo"]
 
 
 def demo(
-    rows: Annotated[int, typer.Option(min=100, help="Rows of the generated text.")] = 200_000,
+    rows: Annotated[
+        int, typer.Option(min=100, metavar="N", help="Rows of the generated text.")
+    ] = 200_000,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Where to write the picture.")
     ] = Path("dualsweep-demo.png"),
     json: Json = False,
 ) -> None:
-    """Train on three data sets beside scikit-learn's LinearSVC; takes half a minute.
+    """Train beside scikit-learn on three data sets, for half a minute.
 
-    Two data sets come with scikit-learn, the third is generated text. Shows the certificates,
-    times and accuracies, and draws how the gaps came down.
+    Two data sets come with scikit-learn, the third is generated text. Shows each library's time to
+    the same accuracy, and draws it beside the certificate.
     """
     from ..demo import run
 

@@ -36,28 +36,28 @@ class Answer(NamedTuple):
 
 def predict(
     model_file: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="What train wrote, or LIBLINEAR.")
+        Path, typer.Argument(metavar="MODEL", help="A model of dualsweep or LIBLINEAR.")
     ],
     file: Annotated[
         Path,
-        typer.Argument(metavar="DATA", help="Rows: text, a store or .npz; y may be missing."),
+        typer.Argument(
+            metavar="DATA", help="Rows, with or without labels: svmlight text, a store or .npz."
+        ),
     ],
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", help="Where to write the labels: a file.", show_default="stdout"
-        ),
+        typer.Option("--output", "-o", help="File to write to.", show_default="stdout"),
     ] = None,
     decisions: Annotated[
         bool,
-        typer.Option("--decisions", help="Write w.x + b of each class after the label."),
+        typer.Option("--decisions", help="After the label, write w.x + b of each class."),
     ] = False,
     probabilities: Annotated[
         Path | None,
         typer.Option(
             metavar="DATA",
-            help="Write the probability of each class after the label, calibrated on these rows "
-            "and labels, which the model must not have been trained on.",
+            help="After the label, write the probability of each class, calibrated on these "
+            "labelled rows, which the model must not have been trained on.",
         ),
     ] = None,
     force: Force = False,
@@ -67,26 +67,23 @@ def predict(
 ) -> None:
     """Predict the label or the number of each row, one per line.
 
-    If the data have labels, the accuracy goes to stderr, of regression the mean squared error and
-    R2. A store may be larger than the memory. Features of text that the model was not trained on
-    are left out, with a warning. A model does not know whether its text counted columns from 0: for
-    a few rows of text that did, none of which may have a column 0, say --zero-based.
+    If DATA has labels, the accuracy is printed to stderr, for regression the mean squared error and
+    R2. A store may be larger than memory. Features that the model was not trained on are ignored,
+    with a warning. Models do not record whether columns were counted from 0: if they were, and no
+    row of DATA has a column 0, pass --zero-based.
 
-    With --decisions or --probabilities, which are for classes, a line has values after the label,
-    and the first line is "labels" and the classes that they are of. A decision of two classes has
-    one value, positive for the class that is named. Probabilities are those of a sigmoid of each
-    class's value, fitted to the rows that are given (Platt's method), and add up to 1.
+    With --decisions or --probabilities, which are for classification, each line has values after
+    the label, and a first line names the classes they belong to. With two classes a decision is one
+    value, positive for the class that is named. Probabilities are a sigmoid of each class's
+    decision, fitted to the rows that are given (Platt's method), and add up to 1.
 
-    [bold]Examples[/bold]
-
-    dualsweep predict a1a.model.npz a1a.t
-
-    dualsweep predict rcv1.model.npz test.npz -o labels.txt
-
-    dualsweep predict a1a.model.npz new.svm --probabilities a1a.t
+    For example:
+      dualsweep predict a1a.model.npz a1a.t
+      dualsweep predict rcv1.model.npz test.npz -o labels.txt
+      dualsweep predict a1a.model.npz new.svm --probabilities a1a.t
     """
     if decisions and probabilities is not None:
-        raise typer.BadParameter("--decisions and --probabilities exclude each other.")
+        raise typer.BadParameter("--decisions and --probabilities cannot be used together.")
     with Command(json, quiet=True) as command:
         if output is not None:
             check_target(output, force=force)
@@ -96,7 +93,9 @@ def predict(
         options = {"zero_based": zero_based, "n_jobs": n_jobs, "n_features": n_features}
         if classes is None and (decisions or probabilities is not None):
             option = "--decisions" if decisions else "--probabilities"
-            raise typer.BadParameter(f"{option} is for classes, but {model_file} is of regression.")
+            raise typer.BadParameter(
+                f"{option} applies to classification, but {model_file} is a regression model."
+            )
         named: Any = None  # the classes that values are of
         if classes is None:
             answer = _estimating(model)
@@ -138,8 +137,8 @@ def _read(model_file: Path, file: Path) -> dict[str, Any]:
         swapped = model_file.is_file() and file.is_file() and kind_of(model_file) != "model"
         if swapped and kind_of(file) == "model":
             raise ValueError(
-                f"{model_file} is no model, but {file} is one: the model comes first, dualsweep "
-                f"predict {file} {model_file}."
+                f"{model_file} is not a model, but {file} is: put the model first, dualsweep "
+                f"predict {file} {model_file}"
             ) from error
         raise
 
@@ -196,7 +195,7 @@ def _answers(file: Path, pieces: Iterator[Any], answer: Callable[[Any], Answer])
 
 def _check_finite(file: Path, X: Any) -> None:
     if not np.isfinite(X.data if sp.issparse(X) else X).all():
-        raise ValueError(f"{file} has NaN or infinity among its values. Correct them.")
+        raise ValueError(f"{file} contains NaN or infinity. Replace or remove these values.")
 
 
 def _lines(labels: Any, values: Any, named: Any) -> Iterator[str]:
@@ -215,7 +214,7 @@ def _measure(command: Command, file: Path, y: Any, numbers: Any) -> None:
     """Tell how far numbers are from the targets, or that those are none."""
     if y.dtype.kind in "US":
         if not command.json:
-            command.say(f"No mean squared error: the labels of {file} are no numbers.")
+            command.say(f"No mean squared error: the labels of {file} are not numbers.")
         return
     error = float(((y - numbers) ** 2).mean())
     spread = float(((y - y.mean()) ** 2).mean())
@@ -239,5 +238,5 @@ def _compare(command: Command, file: Path, y: Any, labels: Any, classes: Any) ->
     command.facts |= {"right": right, "accuracy": right / len(y), "known_labels": int(known.sum())}
     if not command.json:
         strange = len(y) - int(known.sum())
-        more = f"; the labels of {strange} are no classes of the model" if strange else ""
+        more = f"; the labels of {strange} are not classes of the model" if strange else ""
         command.say(f"Accuracy {right / len(y):.2%} ({right} of {len(y)} rows{more})")

@@ -61,7 +61,7 @@ def train(
             "--model",
             "-o",
             help="Where to write the model.",
-            show_default="DATA's name without its endings + .model.npz, in the current directory",
+            show_default="DATA's name with .model.npz, in the current directory",
         ),
     ] = None,
     model_format: ModelFormat = None,
@@ -72,7 +72,7 @@ def train(
             "--cost",
             "-C",
             callback=positive,
-            help="Cost of margin violations; larger fits more closely.",
+            help="Cost of errors: a larger C fits the rows more closely.",
         ),
     ] = 1.0,
     task: Task = "classification",
@@ -81,7 +81,8 @@ def train(
     tol: Tol = 1e-3,
     max_iter: MaxIter = 1000,
     max_time: Annotated[
-        float | None, typer.Option(callback=positive, help="Seconds to give up after.")
+        float | None,
+        typer.Option(callback=positive, metavar="SECONDS", help="Most seconds to train."),
     ] = None,
     no_intercept: NoIntercept = False,
     intercept: Intercept = "penalized",
@@ -95,15 +96,15 @@ def train(
         Path | None,
         typer.Option(
             metavar="DIRECTORY",
-            help="With --memory-limit: where to write the state after each pass over the blocks, "
-            "and to go on from if it is there.",
+            help="With --memory-limit: save the state here after each pass over the blocks, and "
+            "go on from it if there is one.",
         ),
     ] = None,
     warm_start: Annotated[
         Path | None,
         typer.Option(
             metavar="MODEL",
-            help="What train wrote for the same rows, perhaps with another C: where to start.",
+            help="Start from this model of the same rows, perhaps with another C.",
         ),
     ] = None,
     n_jobs: TrainJobs = -1,
@@ -115,24 +116,17 @@ def train(
     """Train a model and write it to a file, with its certificate.
 
     Ends with exit code 0 if the relative duality gap is proven to be at most --tol, and with 1 if
-    not; the model is written and usable all the same. Ctrl-C writes the model so far and ends
-    with 130.
+    it is not: then the model is written too, and the message says how far from the best it can be.
+    Ctrl-C writes the model so far, if there is one, and ends with 130.
 
-    [bold]Examples[/bold]
-
-    dualsweep train a1a.svm
-
-    dualsweep train rcv1.npz -C 0.5 --loss hinge --tol 1e-4 -o rcv1.model.npz
-
-    dualsweep train news20.svm.bz2 --max-time 60 --format liblinear --force
-
-    dualsweep train skewed.svm --class-weight 1=10 --bias 10
-
-    dualsweep train rcv1.npz -C 1 --warm-start rcv1.model.npz -o rcv1.C1.npz
-
-    dualsweep train huge.store --memory-limit 1500 --checkpoint huge.checkpoint
-
-    dualsweep train prices.svm --task regression --epsilon 0.1
+    For example:
+      dualsweep train a1a.svm
+      dualsweep train rcv1.npz -C 0.5 --loss hinge --tol 1e-4 -o rcv1.model.npz
+      dualsweep train news20.svm.bz2 --max-time 60 --format liblinear --force
+      dualsweep train skewed.svm --class-weight 1=10 --bias 10
+      dualsweep train rcv1.npz -C 1 --warm-start rcv1.model.npz -o rcv1.C1.npz
+      dualsweep train huge.store --memory-limit 1500 --checkpoint huge.checkpoint
+      dualsweep train prices.svm --task regression --epsilon 0.1
     """
     settings = Settings(
         C=cost,
@@ -154,7 +148,7 @@ def train(
     verbose = not (quiet or json)
     path, model_format = destination(file, output, model_format)
     if checkpoint is not None and memory_limit is None:
-        raise typer.BadParameter("--checkpoint is of use with --memory-limit only.")
+        raise typer.BadParameter("--checkpoint needs --memory-limit.")
 
     with Command(json, quiet) as command:
         check_target(path, force=force)  # rather now than after the work
@@ -188,11 +182,11 @@ def train(
         command.facts |= {"model": str(path), "format": model_format, "interrupted": interrupted}
         command.tell(f"Model written to {path}")
         if interrupted:
-            command.say(f"Interrupted. The model is written: {shortfall(model)}.")
+            command.say(f"Interrupted. The model so far was written: {shortfall(model)}.")
             command.code = INTERRUPTED
         elif not model.converged_:
             command.say(
-                f"Not converged. The model is written: {shortfall(model)}. Raise --max-iter, "
+                f"Not converged. The model was written: {shortfall(model)}. Raise --max-iter, "
                 "--max-time or --tol, or scale the features."
             )
             command.code = FAILED
@@ -204,12 +198,14 @@ def _duals(path: Path, n_rows: int, classes: Any) -> Any:
     duals = model.get("dual_coef_")
     theirs: Any = model.get("classes_")
     if duals is None:
-        raise ValueError(f"{path} has no dual variables to start from; what train writes has.")
+        raise ValueError(
+            f"{path} has no dual variables to start from. Use a model that train wrote as npz."
+        )
     if duals.shape[1] != n_rows or not np.array_equal(theirs, classes):
         the = "" if theirs is None else "the classes "
         raise ValueError(
-            f"{path} cannot be started from: it was trained on {duals.shape[1]:,} rows of "
-            f"{the}{_some(theirs)}, and these are {n_rows:,} of {_some(classes)}."
+            f"{path} cannot be used as a start: it was trained on {duals.shape[1]:,} rows of "
+            f"{the}{_some(theirs)}, but these are {n_rows:,} rows of {_some(classes)}."
         )
     return duals
 
@@ -234,7 +230,7 @@ def destination(file: Path, output: Path | None, model_format: str | None) -> tu
     if model_format is None:
         model_format = "npz" if output is None else SUFFIXES.get(output.suffix, "npz")
     if model_format not in WRITERS:
-        raise typer.BadParameter(f"--format has to be npz or liblinear, but is {model_format}.")
+        raise typer.BadParameter(f"--format must be npz or liblinear, but is {model_format}.")
     suffix = ".model.npz" if model_format == "npz" else ".model"
     name = Path(file.stem).stem if file.suffix in COMPRESSED else file.stem
     return output or Path(f"{name}{suffix}"), model_format

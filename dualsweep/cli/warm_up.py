@@ -30,15 +30,15 @@ TYPES = {"float32": np.float32, "float64": np.float64}
 
 def warm_up(
     layouts: Annotated[
-        str, typer.Option(metavar="LAYOUTS", help="sparse, dense or both with a comma.")
+        str, typer.Option(metavar="LAYOUTS", help="sparse, dense, or both with a comma.")
     ] = "sparse,dense",
     types: Annotated[
-        str, typer.Option(metavar="TYPES", help="float32, float64 or both with a comma.")
+        str, typer.Option(metavar="TYPES", help="float32, float64, or both with a comma.")
     ] = "float32,float64",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compile the kernels now rather than when they are first needed.
+    """Compile all kernels now rather than when they are first needed.
 
     They are compiled when the first data of a kind come up, and kept on disk: in the package's own
     directory if it can be written, else in the user's cache, or where NUMBA_CACHE_DIR says. This
@@ -49,11 +49,9 @@ def warm_up(
     processor at hand, and compiled again on another kind: for an image that is to run anywhere, set
     NUMBA_CPU_NAME=generic, there and in the image.
 
-    [bold]Examples[/bold]
-
-    dualsweep warm-up
-
-    dualsweep warm-up --layouts sparse --types float32
+    For example:
+      dualsweep warm-up
+      dualsweep warm-up --layouts sparse --types float32
     """
     chosen = [_parsed("--layouts", layouts, LAYOUTS), _parsed("--types", types, TYPES)]
     with Command(json, quiet) as command:
@@ -85,7 +83,9 @@ def warm_up(
 def _parsed(option: str, text: str, known: dict[str, Any]) -> list[str]:
     names = text.split(",")
     if not set(names) <= set(known):
-        raise typer.BadParameter(f"{option} must be of {', '.join(known)}, but is {text}.")
+        raise typer.BadParameter(
+            f"{option} must be {' or '.join(known)}, or both with a comma, but is {text}."
+        )
     return names
 
 

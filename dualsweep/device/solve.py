@@ -272,11 +272,12 @@ class _Run:
         """Count a step of the problems that took one, and tell the watcher."""
         self.epoch[problems[moved]] += 1
         single = it.terms.n_problems < it.terms.n_classes or len(problems) == 1
+        seconds = perf_counter() - self.started
         for j in np.flatnonzero(moved).tolist():
             gap = relative(float(it.gap[j]), float(it.primal[j]))
             w = it.w if single else it.w[:, j : j + 1]
             p = int(problems[j])
-            if self.watch(p, Progress(int(self.epoch[p]), gap, self.n_members, w)):
+            if self.watch(p, Progress(int(self.epoch[p]), gap, self.n_members, w, seconds)):
                 self.halted[p] = True
 
     def _adopt(self, it: Iterate, problems: Any, chosen: Any) -> None:

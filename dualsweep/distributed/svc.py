@@ -11,6 +11,7 @@ from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
 
 from ..estimators._callbacks import HAS_CALLBACKS, FitCallbacks, with_callbacks
+from ..estimators._choices import with_choices
 from ..estimators.svc import LinearSVC as InMemory
 from ..training import train
 from ._cluster import Cluster
@@ -20,10 +21,11 @@ from ._training import ClusterSet
 __all__ = ["LinearSVC"]
 
 
+@with_choices
 class LinearSVC(InMemory):
     """Linear support vector classification with a certificate, on a Dask cluster.
 
-    Minimises, and proves, what `dualsweep.LinearSVC` does: for two classes
+    Minimises, and proves, what `dualsweep.LinearSVC` does: for two classes::
 
         P(w, b) = 1/2 |w|^2 + 1/2 (b / intercept_scaling)^2 + sum_i C_i * loss(y_i (w.x_i + b))
 
@@ -34,31 +36,76 @@ class LinearSVC(InMemory):
 
     Parameters
     ----------
-    C, loss, multi_class, schedule, fit_intercept, intercept_scaling, tol, max_time, class_weight
-        As in `dualsweep.LinearSVC`.
+    C : float, default=1.0
+        Cost of margin violations: larger means less regularisation, and more rounds. The one
+        parameter to choose for your data.
+    loss : {loss}, default="squared_hinge"
+        Loss of the margin, as in `dualsweep.LinearSVC`. The default takes the fewest rounds.
+    multi_class : {multi_class}, default="ovr"
+        What to train for more than two classes, as in `dualsweep.LinearSVC`. All classes at once
+        send n_classes times as many numbers a round.
+    schedule : {schedule}, default="auto"
+        Which rows the sweeps over a partition visit. Change it to compare with those of the papers.
+    fit_intercept : bool, default=True
+        Whether to train the intercept b. False suits data that are centred.
+    intercept_scaling : float, default=1.0
+        Larger values penalise the intercept less. Raise it if the right intercept is large beside
+        the weights.
+    tol : float, default=1e-3
+        Relative duality gap to prove: the objective is then at most this fraction above the
+        optimum. 1e-2 takes fewer rounds, and is enough to compare scores.
     max_iter : int, default=1000
-        Rounds to give up after, per binary problem.
+        Rounds to give up after, per binary problem. Raise it after a warning, if shuffling the rows
+        does not help.
+    max_time : float, default=None
+        Seconds to give up after, with the model so far and its certificate; None means no limit.
+    class_weight : dict or "balanced", default=None
+        Multiplies C per class; None means 1 for all. "balanced" makes the classes weigh the same.
     n_jobs : int, default=4
-        Classes of one-versus-rest that are trained side by side.
-    random_state, verbose
-        As in `dualsweep.LinearSVC`. The same integer gives bitwise the same model if the same
+        Classes of one-versus-rest that are trained side by side. More keep more workers busy, and
+        take more memory on each.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the order of visits. The same integer gives bitwise the same model if the same
         partitions are on the same workers and none is lost.
+    verbose : int, default=0
+        1 shows progress: a bar per problem, and how long it will take.
     client : distributed.Client, default=None
-        The client of the cluster to train on; None means the current one.
+        The client of the cluster to train on; None means the current one. Give it where there are
+        several.
 
     Attributes
     ----------
-    coef_, intercept_, classes_, n_features_in_, feature_names_in_
-        The model, as in `dualsweep.LinearSVC`.
+    coef_ : ndarray of shape (1 or n_classes, n_features)
+        Weights, on the client.
+    intercept_ : ndarray of shape (1 or n_classes,)
+        Intercepts, on the client.
+    classes_ : ndarray of shape (n_classes,)
+        The classes that have rows of positive weight.
     dual_coef_ : dask.array.Array of shape (1 or n_classes, n_samples)
         Dual variables times labels, CSR blocks on the workers that trained them, in the partitions
         of X but for empty ones. They are lost with their worker.
     support_ : dask.array.Array
         Rows with a nonzero dual variable.
-    primal_objective_, dual_objective_, dual_gap_, relative_gap_, converged_, history_
-        The certificate, as in `dualsweep.LinearSVC`.
+    primal_objective_ : float
+        P of this model; the sum over the classes.
+    dual_objective_ : float
+        D, which no model's objective is below; the sum over the classes.
+    dual_gap_ : float
+        P - D, what could be gained at most.
+    relative_gap_ : float
+        (P - D) / P, which `tol` bounds; the worst of the classes.
+    converged_ : bool
+        Whether ``relative_gap_ <= tol``.
     n_iter_ : int
         Rounds; the largest of the classes.
+    history_ : ndarray with named fields
+        One entry per certificate, as in `dualsweep.LinearSVC`.
+    estimates_ : ndarray with named fields
+        One entry per round, as in `dualsweep.LinearSVC`.
+    n_features_in_ : int
+        Number of features seen in `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, if X was a DataFrame.
 
     Notes
     -----
@@ -175,7 +222,14 @@ class LinearSVC(InMemory):
         return self
 
     def decision_function(self, X: Any) -> Any:
-        """Return the scores of rows; of a collection, in its partitions and to be computed."""
+        """Return a score per class for each row; for two classes, one for the second.
+
+        Parameters
+        ----------
+        X : dask.array.Array, dask.dataframe.DataFrame, or array-like
+            Rows to score. The scores of a collection are in its partitions, and still to be
+            computed.
+        """
         check_is_fitted(self)
         if not is_collection(X):
             return super().decision_function(X)
@@ -188,7 +242,14 @@ class LinearSVC(InMemory):
         )
 
     def predict(self, X: Any) -> Any:
-        """Return the classes of rows; of a collection, in its partitions and to be computed."""
+        """Return the class of each row.
+
+        Parameters
+        ----------
+        X : dask.array.Array, dask.dataframe.DataFrame, or array-like
+            Rows to classify. The classes of a collection are in its partitions, and still to be
+            computed.
+        """
         check_is_fitted(self)
         if not is_collection(X):
             return super().predict(X)

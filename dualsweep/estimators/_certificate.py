@@ -1,4 +1,4 @@
-"""The certificate of a model that is already there, whoever trained it."""
+"""The certificate of a linear model that is already there, of any library."""
 
 from __future__ import annotations
 
@@ -34,15 +34,22 @@ BOUND_SHARE = 0.25
 class Certificate(NamedTuple):
     """How good a model is.
 
-    ``primal`` is its objective and ``dual`` a number that no model's objective is below, both sums
-    over the classes if each has a problem of its own. ``relative_gap`` is the part of the objective
-    that might be saved at most, in the worst of the classes.
+    Attributes
+    ----------
+    primal : float
+        Its objective; the sum over the classes if each has a problem of its own.
+    dual : float
+        What no model's objective is below; a sum likewise.
+    relative_gap : float
+        The part of the objective that might be saved at most, in the worst of the classes.
+    n_iter : int
+        Sweeps and Newton steps it took to find the bound.
     """
 
     primal: float
     dual: float
     relative_gap: float
-    n_iter: int  # sweeps and Newton steps it took to find the bound
+    n_iter: int
 
     @property
     def gap(self) -> float:
@@ -83,20 +90,37 @@ def certify(
         else's; or a linear regressor. Its parameters of the names of `LinearSVC`'s or `LinearSVR`'s
         (C, loss, multi_class, epsilon, class_weight, fit_intercept, intercept and
         intercept_scaling) say which problem is meant.
-    X, y : array-like
-        The data the model was trained on, or other data with the same classes: then the
-        certificate says how good the model is for those. X may be a store, and y None for its own
-        labels.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
+        The rows the model was trained on, or other rows with the same classes: then the certificate
+        says how good the model is for those.
+    y : array-like of shape (n_samples,), default=None
+        Their labels, or targets. None is for stores, and means the labels in the store.
     sample_weight : array-like of shape (n_samples,), default=None
         Multiplies C per row, as in `LinearSVC.fit`.
-    C, loss, multi_class, epsilon, intercept : default=None
-        Of the problem, instead of the model's own. C and loss, and epsilon of regression, have to
-        be given where the model has none that `LinearSVC` or `LinearSVR` knows.
+    C : float, default=None
+        Cost of the problem. None means the model's own, and has to be replaced where it has none.
+    loss : str, default=None
+        Loss of the problem. None means the model's own, and has to be replaced where that is none
+        of `LinearSVC`'s or `LinearSVR`'s.
+    multi_class : str, default=None
+        Formulation of the problem. None means the model's own, or one versus the rest.
+    epsilon : float, default=None
+        Deviation that costs nothing, of regression. None means the model's own, and has to be
+        replaced where it has none.
+    intercept : str, default=None
+        "penalized" or "free". None means the model's own, or that it is penalised; models of
+        LIBLINEAR do not tell.
     tol : float, default=1e-3
-        Relative gap to look for.
-    max_iter, max_time, memory_limit, n_jobs
-        See `LinearSVC`; they limit the search for a lower bound, which is valid wherever it ends.
-        A store that does not fit into `memory_limit` is read block by block.
+        Relative gap to look for. The lower bound is sought to within a quarter of that, and the
+        rest is the model's.
+    max_iter : int, default=1000
+        Sweeps and Newton steps for a lower bound, which is valid wherever they end.
+    max_time : float, default=None
+        Seconds for it; None means no limit.
+    memory_limit : int, default=None
+        Bytes for it: a store that does not fit is read block by block. None means no limit.
+    n_jobs : int, default=None
+        Threads; see `LinearSVC`.
 
     Returns
     -------
@@ -234,8 +258,8 @@ def _problem(model: Any, **given: Any) -> CertifiedModel:
     for name in needed:
         if name not in params:
             raise ValueError(
-                f"{type(model).__name__} has no {name} that says which problem is meant: pass "
-                f"{name} to certify."
+                f"{type(model).__name__} has no {name} that tells which problem to judge it by. "
+                f"Pass {name} to certify."
             )
     problem._validate_params()
     return problem
@@ -257,11 +281,11 @@ def _weights(model: Any, n_features: int, bias: float) -> Any:
         )
     intercept = np.broadcast_to(np.asarray(model.intercept_, dtype=np.float64), n_rows)
     if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
-        raise ValueError("coef_ or intercept_ of the model are not all finite.")
+        raise ValueError("coef_ or intercept_ of the model has NaN or infinity.")
     if not bias and intercept.any():
         raise ValueError(
             "The model has an intercept_ that is not 0, but fit_intercept=False: its problem has "
-            "no intercept. Set one of the two right."
+            "no intercept. Correct one of the two."
         )
     last = intercept / bias if bias else np.zeros(n_rows)
     return np.column_stack([coef, last]).astype(np.float64, copy=False)

@@ -99,7 +99,7 @@ def _checked(X: Any) -> Any:
             "rough for a certificate. Convert X to float32."
         )
     if X.ndim != 2:
-        raise ValueError(f"X has to have two dimensions, but its shape is {tuple(X.shape)}.")
+        raise ValueError(f"X must have two dimensions, but its shape is {tuple(X.shape)}.")
     if hasattr(X, "is_sparse") and (X.is_sparse or "strided" not in str(X.layout)):
         raise TypeError(
             "Sparse torch tensors cannot be trained on. Make a cupyx.scipy.sparse.csr_matrix of "
@@ -122,7 +122,7 @@ def _is_here(array: Any, name: str, X: Any, space: Space) -> bool:
         where != space.device
     ):
         raise ValueError(
-            f"X is {_described(X)}, but {name} is {_described(array)}. Both have to be in one "
+            f"X is {_described(X)}, but {name} is {_described(array)}. Both must be in one "
             f"place, or {name} an array of NumPy."
         )
     return True

@@ -166,7 +166,9 @@ def masks_of(splits: Iterable[tuple[Any, Any]], n_rows: int) -> list[tuple[Any, 
         for mask, part in zip(masks, parts, strict=True):
             mask[part] = True
         if [len(np.arange(n_rows)[part]) for part in parts] != masks.sum(axis=1).tolist():
-            raise ValueError("Block by block, cv must not have a row twice in a fold.")
+            raise ValueError(
+                "When training block by block, a fold of cv must not have a row twice."
+            )
         found.append((masks[0], masks[1]))
     return found
 

@@ -70,7 +70,7 @@ class LinearClassifier(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
         """Not there; the AttributeError says what gives probabilities."""
         name = type(self).__name__
         raise AttributeError(
-            f"{name} has no predict_proba: a margin is no probability. Calibrate it: "
+            f"{name} has no predict_proba: a margin is not a probability. Calibrate it: "
             f"CalibratedClassifierCV({name}(...)).fit(X, y).predict_proba(X), from "
             "sklearn.calibration."
         )

@@ -43,15 +43,24 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any,
         estimator.__dict__.pop("feature_names_in_", None)
         estimator.n_features_in_ = X.shape[1]
     else:
-        X, y = validate_data(
-            estimator,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            order="C",
-            y_numeric=numeric,
-        )
+        try:
+            X, y = validate_data(
+                estimator,
+                X,
+                y,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                order="C",
+                y_numeric=numeric,
+            )
+        except ValueError as error:
+            if "could not convert string to float" not in str(error):
+                raise
+            raise ValueError(
+                f"X has text where numbers are needed ({error}). Make numbers of it first: "
+                "TfidfVectorizer, from sklearn.feature_extraction.text, does so for documents, "
+                "OneHotEncoder, from sklearn.preprocessing, for categories."
+            ) from error
         if not numeric:
             check_classification_targets(y)
     return X, y, check_weights(sample_weight, X)

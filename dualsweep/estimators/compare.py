@@ -69,15 +69,32 @@ class MulticlassComparison:
             for i, j in pairs
         }
 
+    @property
+    def least_p_value(self) -> float:
+        """The smallest p-value that so few partitions can give, where one method always wins."""
+        return 2.0 ** (1 - len(self.accuracy))
+
+    def chosen(self, m: int) -> str:
+        """Return which C were chosen for a method, from the smallest to the largest.
+
+        Parameters
+        ----------
+        m : int
+            Number of the method, as in `methods`.
+        """
+        low, high = self.C[:, m].min(), self.C[:, m].max()
+        return f"C = {low:g}" if low == high else f"C = {low:g} to {high:g}"
+
     def __str__(self) -> str:
         width = max(map(len, self.methods))
         lines = [f"Test accuracy over {len(self.accuracy)} partitions, mean ± standard deviation"]
         for m, method in enumerate(self.methods):
-            low, high = self.C[:, m].min(), self.C[:, m].max()
-            chosen = f"C = {low:g}" if low == high else f"C = {low:g} to {high:g}"
             figures = f"{100 * self.mean[m]:6.2f} ± {100 * self.deviation[m]:.2f} %"
-            lines.append(f"  {method:{width}}  {figures}  {chosen}")
-        lines.append("Wilcoxon signed-rank test, p-values")
+            lines.append(f"  {method:{width}}  {figures}  {self.chosen(m)}")
+        lines.append(
+            f"Wilcoxon signed-rank test, p-values (at least {self.least_p_value:.2g} with "
+            f"{len(self.accuracy)} partitions)"
+        )
         for (one, other), p in self.p_values.items():
             lines.append(f"  {one:{width}}  {other:{width}}  {p:.2g}")
         return "\n".join(lines)

@@ -47,55 +47,66 @@ class LinearSVCCV(SearchingC, DevicePredictions, LinearClassifier):  # type: ign
     ----------
     Cs : int or array-like of shape (n_Cs,), default=10
         Values of C, or how many of them, from 2^-6 to 2^3 at equal ratios. That range suits rows
-        of about unit length; what matters is C times the squared length of a row.
+        of about unit length; what matters is C times the squared length of a row. Give others if
+        the C of choice is the first or the last.
     cv : int, cross-validation generator or iterable, default=5
-        Number of folds of a `StratifiedKFold`, a splitter, or (train, test) pairs of indices.
+        Number of folds of a `StratifiedKFold`, a splitter, or (train, test) pairs of indices. Rows
+        are not shuffled: a file that is sorted needs ``StratifiedKFold(5, shuffle=True)``.
     scoring : str or callable, default=None
         What to choose by: a name scikit-learn knows, or ``f(estimator, X, y)``, which is called in
         several threads if `n_jobs` says so. None means accuracy. `sample_weight`, if given, is
         passed on to it.
     selection : {"best", "one_standard_error"}, default="best"
         The C with the largest mean score, or the smallest C whose mean score is at most one
-        standard error of the largest below it. Of equals, the smaller C.
+        standard error of the largest below it: a simpler model, as good but for chance. Of equals,
+        the smaller C.
     patience : int, default=3
         Stop raising C when this many values in a row have brought no better mean score, not
         counting those at which the weights still grow nearly in proportion to C: there, training
         has hardly begun. None tries all values.
     tol_search : float, default=None
-        Relative duality gap to prove in the search, where scores need less than the model does.
-        None means `tol`.
+        Relative duality gap to prove in the search, where scores need less than the model does:
+        1e-2 is quicker. None means `tol`.
     loss : {loss}, default="squared_hinge"
-        See `LinearSVC`, also for what follows.
+        Loss of the margin; the default trains fastest. See `LinearSVC`, also for what follows.
     multi_class : {multi_class}, default="ovr"
-        What to train for more than two classes.
+        What to train for more than two classes: one versus the rest, or all at once.
+        `compare_multiclass` tells which is best.
     solver : {solver}, default="auto"
-        Sweeps of coordinate descent, Newton steps, or both.
+        Sweeps of coordinate descent, Newton steps, or both. Change it to compare methods.
     schedule : {schedule}, default="auto"
-        Which rows a sweep visits.
+        Which rows a sweep visits. Change it to compare with those of the papers.
     fit_intercept : bool, default=True
-        Whether to train the intercept.
+        Whether to train the intercept. False suits data that are centred.
     intercept : {intercept}, default="penalized"
-        Whether the intercept is penalised.
+        Whether the intercept is penalised. Free, shifting the features changes no prediction.
     intercept_scaling : float, default=1.0
-        Larger values regularise the intercept less.
+        Larger values penalise the intercept less; `intercept` is the better way to have that.
     tol : float, default=1e-3
-        Relative duality gap to prove for the model.
+        Relative duality gap to prove for the model. See `tol_search` for those of the search.
     max_iter : int, default=1000
-        Sweeps and Newton steps to give up after, per binary problem.
+        Sweeps and Newton steps to give up after, per binary problem. Raise it after a warning, if
+        scaling the features does not help.
     class_weight : dict or "balanced", default=None
-        Multiplies C per class. "balanced" counts the rows that are trained on.
+        Multiplies C per class; None means 1 for all. "balanced" counts the rows that are trained
+        on.
     memory_limit : int, default=None
         Bytes that each training on a store may take; labels and what each fold keeps of its latest
-        solution, its support vectors' dual variables, come on top. See `LinearSVC`.
+        solution, its support vectors' dual variables, come on top. None means no limit. See
+        `LinearSVC`.
     n_jobs : int, default=None
         Threads that train folds and classes, and then the model. None means 1, -1 all cores.
         The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Seeds the order of visits; the folds are up to `cv`.
+        Seeds the order of visits; the folds are up to `cv`. An integer gives the same model each
+        time.
     verbose : int, default=0
-        1 shows progress.
-    penalty, dual : str and bool or str, default="l2" and "auto"
-        Without effect.
+        1 shows progress: what the folds are at, and how long it will take.
+    penalty : {"l2"}, default="l2"
+        Without effect, as `dual`: both are for scripts that set them for scikit-learn's
+        `LinearSVC`. "l1" is refused.
+    dual : bool or "auto", default="auto"
+        Without effect: the dual is what is trained, and the primal solution comes with it.
 
     Attributes
     ----------
@@ -105,9 +116,11 @@ class LinearSVCCV(SearchingC, DevicePredictions, LinearClassifier):  # type: ign
         Values of C that were tried, ascending.
     scores_ : ndarray of shape (n_folds, n_Cs)
         Score of each fold on the rows it held out.
-    mean_score_, std_error_ : ndarray of shape (n_Cs,)
-        Mean of the scores, and its standard error: the deviation of the scores over the square
-        root of their number.
+    mean_score_ : ndarray of shape (n_Cs,)
+        Mean of the scores.
+    std_error_ : ndarray of shape (n_Cs,)
+        Standard error of the mean: the deviation of the scores over the square root of their
+        number.
     fit_time_ : ndarray of shape (n_folds, n_Cs)
         Seconds of training in the search.
     n_support_ : ndarray of shape (n_folds, n_Cs)
@@ -116,15 +129,35 @@ class LinearSVCCV(SearchingC, DevicePredictions, LinearClassifier):  # type: ign
         Relative duality gaps in the search.
     best_estimator_ : LinearSVC
         The model, as a `LinearSVC` with this C.
-    coef_, intercept_, classes_, dual_coef_, support_ : ndarray
-        Those of the model; see `LinearSVC`.
-    primal_objective_, dual_objective_, dual_gap_, relative_gap_ : float
-        The model's certificate.
-    converged_, n_iter_, history_ : bool, int, ndarray
-        How the model was trained.
+    coef_ : ndarray of shape (1 or n_classes, n_features)
+        Weights of the model, equal to ``dual_coef_ @ X``.
+    intercept_ : ndarray of shape (1 or n_classes,)
+        Intercepts of the model.
+    classes_ : ndarray of shape (n_classes,)
+        The classes that have rows of positive weight.
+    dual_coef_ : csr_array of shape (1 or n_classes, n_samples)
+        Dual variables of the model, times labels.
+    support_ : ndarray of shape (n_support,)
+        Rows with a nonzero dual variable.
+    primal_objective_ : float
+        The model's objective P; the sum over the classes.
+    dual_objective_ : float
+        The bound D that no model's objective is below; the sum over the classes.
+    dual_gap_ : float
+        P - D, what could be gained at most.
+    relative_gap_ : float
+        (P - D) / P, which `tol` bounds; the worst of the classes.
+    converged_ : bool
+        Whether ``relative_gap_ <= tol``.
+    n_iter_ : int
+        Sweeps and Newton steps of the model; the largest of the classes.
+    history_ : ndarray with named fields
+        One entry per certificate of the model; see `LinearSVC`.
+    estimates_ : ndarray with named fields
+        One entry per epoch of the model; see `LinearSVC`.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X had string column names.
 
     See Also

@@ -19,7 +19,7 @@ class LinearSVC(DevicePredictions, LinearClassifier, CertifiedModel):
     """Linear support vector classification with a certificate.
 
     For two classes, with labels y_i in {-1, +1} and ``C_i = C * sample_weight_i *
-    class_weight[y_i]``, the model minimises
+    class_weight[y_i]``, the model minimises::
 
         P(w, b) = 1/2 |w|^2 + 1/2 (b / intercept_scaling)^2 + sum_i C_i * loss(y_i (w.x_i + b))
 
@@ -31,61 +31,69 @@ class LinearSVC(DevicePredictions, LinearClassifier, CertifiedModel):
     Parameters
     ----------
     C : float, default=1.0
-        Cost of margin violations; larger means less regularisation.
+        Cost of margin violations: larger means less regularisation, and slower training. The one
+        parameter to choose for your data; `LinearSVCCV` does it.
     loss : {loss}, default="squared_hinge"
-        ``max(0, 1 - z)``, ``max(0, 1 - z)^2`` or ``(1 - z)^2`` of the margin z.
+        ``max(0, 1 - z)``, ``max(0, 1 - z)^2`` or ``(1 - z)^2`` of the margin z. The default trains
+        fastest; "hinge" minds wrong labels less; "squared" is least squares.
     multi_class : {multi_class}, default="ovr"
         What to train for k > 2 classes, with ``t_m = 1 - w_y.x + w_m.x`` for the classes m other
         than the row's own y: k binary problems, one versus the rest; or one problem over all
         classes, ``1/2 |W|^2 + sum_i C_i loss_i``, with the loss ``max(0, max_m t_m)`` (Crammer and
-        Singer) or ``sum_m max(0, t_m)`` (Weston and Watkins). These two have no use for `loss`,
-        and are trained by sweeps. With two classes both are the binary hinge loss at 2 C:
-        ``coef_ = w_1 - w_0``, and the objective ``1/4 |coef_|^2 + sum_i C_i loss_i`` is half the
-        binary one.
+        Singer) or ``sum_m max(0, t_m)`` (Weston and Watkins), whatever `loss` says. Try those where
+        there are many classes and few features; `compare_multiclass` tells which is best. With two
+        classes both are the binary hinge loss at 2 C: ``coef_ = w_1 - w_0``, and the objective
+        ``1/4 |coef_|^2 + sum_i C_i loss_i`` is half the binary one.
     solver : {solver}, default="auto"
         "sweep" is dual coordinate descent, "newton" a second-order method with the same
         certificate (and sweeps should it make no progress). "auto" starts with sweeps and leaves
         the rest to Newton steps where those are expected to be cheaper: few features, badly scaled
-        ones, large C.
+        ones, large C. Change it to compare methods.
     schedule : {schedule}, default="auto"
         Which rows a sweep visits; all lead to the same optimum. "auto" adapts how often a row is
         visited to what its visits gain, and gives slow sweeps momentum; the others are those of
-        the papers.
+        the papers, to compare with.
     fit_intercept : bool, default=True
-        Whether to train the intercept b.
+        Whether to train the intercept b. False suits data that are centred, or have a constant
+        feature already.
     intercept : {intercept}, default="penalized"
         Whether b is penalised, as a weight of a constant feature of value `intercept_scaling`.
-        Free, P lacks its term, and shifting the features changes no prediction. That is trained by
-        Newton steps where there are few features, else by sweeps for a sequence of penalised
-        intercepts. It is for two classes and one-versus-rest, in memory.
+        Free, P lacks its term, and shifting the features changes no prediction: for features far
+        from 0 and classes of very different size. That is trained by Newton steps where there are
+        few features, else by sweeps for a sequence of penalised intercepts. It is for two classes
+        and one-versus-rest, in memory.
     intercept_scaling : float, default=1.0
-        Larger values penalise the intercept less. What is optimal for one that is free does not
-        depend on it.
+        Larger values penalise the intercept less; `intercept` is the better way to have that. What
+        is optimal for an intercept that is free does not depend on it.
     tol : float, default=1e-3
-        Relative duality gap to prove.
+        Relative duality gap to prove: the objective is then at most this fraction above the
+        optimum. 1e-2 is enough to compare scores, 1e-6 for coefficients to several digits.
     max_iter : int, default=1000
-        Sweeps and Newton steps to give up after, per binary problem.
+        Sweeps and Newton steps to give up after, per binary problem. Raise it after a warning, if
+        scaling the features does not help.
     max_time : float, default=None
-        Seconds to give up after; the model so far stays usable. The result then depends on the
-        speed of the machine.
+        Seconds to give up after, with the model so far and its certificate; None means no limit.
+        The result then depends on the speed of the machine.
     class_weight : dict or "balanced", default=None
-        Multiplies C per class. "balanced" makes the classes weigh the same.
+        Multiplies C per class; None means 1 for all. "balanced" makes the classes weigh the same,
+        which finds more of the rare ones.
     warm_start : bool, default=False
         Start from the dual variables of the previous fit, if it had as many rows and the same
-        classes.
+        classes. For fits of the same rows with another C or a smaller `tol`.
     memory_limit : int, default=None
         Bytes that training on a store may take, besides the interpreter and its libraries (some
         300 MB). A store that fits is loaded, so is any store if there is no limit; else its blocks
         are read again and again, see the notes. On a device, bytes that training may take besides
-        X; None means what is free. Without meaning for an X that is in host memory.
+        X; None means what is free. An X in host memory is not affected.
     n_jobs : int, default=None
         Threads. They train the classes of one-versus-rest side by side; those that are left over,
         or all if there is one problem, share its certificates and Newton steps, on 20,000 rows and
         more. None means 1, -1 all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Seeds the order of visits; the same integer gives bitwise the same model.
+        Seeds the order of visits. The same integer gives bitwise the same model; None gives another
+        one, as good, each time.
     verbose : int, default=0
-        1 shows progress.
+        1 shows progress: a bar per problem, and how long it will take.
     penalty : {"l2"}, default="l2"
         Without effect, as `dual`: both are for scripts that set them for scikit-learn's
         `LinearSVC`. "l1" is refused.
@@ -105,8 +113,12 @@ class LinearSVC(DevicePredictions, LinearClassifier, CertifiedModel):
         Dual variables times labels; on a device a dense array.
     support_ : ndarray of shape (n_support,)
         Rows with a nonzero dual variable.
-    primal_objective_, dual_objective_, dual_gap_ : float
-        P, D and P - D of this model; sums over the classes.
+    primal_objective_ : float
+        P of this model; the sum over the classes.
+    dual_objective_ : float
+        D, which no model's objective is below; the sum over the classes.
+    dual_gap_ : float
+        P - D, what could be gained at most.
     relative_gap_ : float
         (P - D) / P, which `tol` bounds; the worst of the classes.
     converged_ : bool
@@ -115,9 +127,12 @@ class LinearSVC(DevicePredictions, LinearClassifier, CertifiedModel):
         Sweeps and Newton steps; the largest of the classes.
     history_ : ndarray with named fields
         One entry per certificate: problem (the class), time, epoch, primal, dual, gap, active.
+    estimates_ : ndarray with named fields
+        One entry per sweep and Newton step: problem, time, epoch, relative_gap, which is an
+        estimate between certificates. `~dualsweep.plotting.ConvergenceDisplay` draws both.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X had string column names.
 
     Notes

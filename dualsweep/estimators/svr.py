@@ -19,7 +19,7 @@ __all__ = ["LinearSVR"]
 class LinearSVR(CertifiedModel, LinearRegressor):
     """Linear support vector regression with a certificate.
 
-    With ``C_i = C * sample_weight_i``, the model minimises
+    With ``C_i = C * sample_weight_i``, the model minimises::
 
         P(w, b) = 1/2 |w|^2 + 1/2 (b / intercept_scaling)^2 + sum_i C_i * loss(y_i - w.x_i - b)
 
@@ -30,45 +30,53 @@ class LinearSVR(CertifiedModel, LinearRegressor):
     Parameters
     ----------
     C : float, default=1.0
-        Cost of deviations; larger means less regularisation.
+        Cost of deviations: larger means less regularisation, and slower training. The one parameter
+        to choose for your data; `LinearSVRCV` does it.
     loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}, default="epsilon_insensitive"
-        ``max(0, |s| - epsilon)`` or ``max(0, |s| - epsilon)^2`` of the deviation s.
+        ``max(0, |s| - epsilon)`` or ``max(0, |s| - epsilon)^2`` of the deviation s. The first minds
+        outliers less; the second trains faster.
     epsilon : float, default=0.0
         Deviations up to this cost nothing; in the units of y. With 0 the losses are absolute
-        deviation and least squares (ridge regression with ``alpha = 1 / (2 C)``).
+        deviation and least squares (ridge regression with ``alpha = 1 / (2 C)``). Larger values,
+        half the noise that you expect for instance, leave fewer support vectors and train faster.
     solver : {solver}, default="auto"
         "sweep" is dual coordinate descent, "newton" a second-order method with the same
         certificate (and sweeps should it make no progress). "auto" starts with sweeps and leaves
-        the rest to Newton steps where those are expected to be cheaper.
+        the rest to Newton steps where those are expected to be cheaper. Change it to compare
+        methods.
     schedule : {schedule}, default="auto"
-        Which rows a sweep visits; see `LinearSVC`.
+        Which rows a sweep visits: see `LinearSVC`. Change it to compare with those of the papers.
     fit_intercept : bool, default=True
-        Whether to train the intercept b.
+        Whether to train the intercept b. False suits targets that are centred.
     intercept : {intercept}, default="penalized"
         Whether b is penalised, as a weight of a constant feature of value `intercept_scaling`:
         targets far from 0 are better centred then. Free, P lacks its term, and neither shifting the
         features nor the targets changes more than b; see `LinearSVC`.
     intercept_scaling : float, default=1.0
-        Larger values penalise the intercept less. What is optimal for one that is free does not
-        depend on it.
+        Larger values penalise the intercept less; `intercept` is the better way to have that. What
+        is optimal for an intercept that is free does not depend on it.
     tol : float, default=1e-3
-        Relative duality gap to prove.
+        Relative duality gap to prove: the objective is then at most this fraction above the
+        optimum. 1e-2 is enough to compare scores, 1e-6 for coefficients to several digits.
     max_iter : int, default=1000
-        Sweeps and Newton steps to give up after.
+        Sweeps and Newton steps to give up after. Raise it after a warning, if scaling the features
+        does not help.
     max_time : float, default=None
-        Seconds to give up after; the model so far stays usable. The result then depends on the
-        speed of the machine.
+        Seconds to give up after, with the model so far and its certificate; None means no limit.
+        The result then depends on the speed of the machine.
     warm_start : bool, default=False
-        Start from the dual variables of the previous fit, if it had as many rows.
+        Start from the dual variables of the previous fit, if it had as many rows. For fits of the
+        same rows with another C or a smaller `tol`.
     memory_limit : int, default=None
-        Bytes that training on a store may take; see `LinearSVC`.
+        Bytes that training on a store may take; None means no limit. See `LinearSVC`.
     n_jobs : int, default=None
         Threads that share certificates and Newton steps, on 20,000 rows and more. None means 1, -1
         all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Seeds the order of visits; the same integer gives bitwise the same model.
+        Seeds the order of visits. The same integer gives bitwise the same model; None gives another
+        one, as good, each time.
     verbose : int, default=0
-        1 shows progress.
+        1 shows progress: a bar, and how long it will take.
 
     Attributes
     ----------
@@ -80,8 +88,12 @@ class LinearSVR(CertifiedModel, LinearRegressor):
         Dual variables.
     support_ : ndarray of shape (n_support,)
         Rows with a nonzero dual variable.
-    primal_objective_, dual_objective_, dual_gap_ : float
-        P, D and P - D of this model.
+    primal_objective_ : float
+        P of this model.
+    dual_objective_ : float
+        D, which no model's objective is below.
+    dual_gap_ : float
+        P - D, what could be gained at most.
     relative_gap_ : float
         (P - D) / P, which `tol` bounds.
     converged_ : bool
@@ -90,9 +102,12 @@ class LinearSVR(CertifiedModel, LinearRegressor):
         Sweeps and Newton steps.
     history_ : ndarray with named fields
         One entry per certificate: problem (0), time, epoch, primal, dual, gap, active.
+    estimates_ : ndarray with named fields
+        One entry per sweep and Newton step: problem, time, epoch, relative_gap, which is an
+        estimate between certificates. `~dualsweep.plotting.ConvergenceDisplay` draws both.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X had string column names.
 
     See Also

@@ -39,67 +39,104 @@ class LinearSVRCV(SearchingC, LinearRegressor):
     ----------
     Cs : int or array-like of shape (n_Cs,), default=10
         Values of C, or how many of them, from 2^-6 to 2^3 at equal ratios. That range suits rows
-        and targets of about unit length.
+        and targets of about unit length. Give others if the C of choice is the first or the last.
     cv : int, cross-validation generator or iterable, default=5
-        Number of folds of a `KFold`, a splitter, or (train, test) pairs of indices.
+        Number of folds of a `KFold`, a splitter, or (train, test) pairs of indices. Rows are
+        not shuffled: a file that is sorted needs ``KFold(5, shuffle=True)``.
     scoring : str or callable, default=None
         What to choose by: a name scikit-learn knows, or ``f(estimator, X, y)``, which is called in
-        several threads if `n_jobs` says so. None means R^2. `sample_weight`, if given, is passed
-        on to it.
+        several threads if `n_jobs` says so. None means R^2. `sample_weight`, if given, is
+        passed on to it.
     selection : {"best", "one_standard_error"}, default="best"
         The C with the largest mean score, or the smallest C whose mean score is at most one
-        standard error of the largest below it. Of equals, the smaller C.
+        standard error of the largest below it: a simpler model, as good but for chance. Of equals,
+        the smaller C.
     patience : int, default=3
         Stop raising C when this many values in a row have brought no better mean score; see
         `LinearSVCCV`. None tries all values.
     tol_search : float, default=None
-        Relative duality gap to prove in the search, where scores need less than the model does.
-        None means `tol`.
+        Relative duality gap to prove in the search, where scores need less than the model does:
+        1e-2 is quicker. None means `tol`.
     loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}, default="epsilon_insensitive"
-        See `LinearSVR`, also for what follows.
+        Loss of the deviation; the squared one trains faster, the other minds outliers less. See
+        `LinearSVR`, also for what follows.
     epsilon : float, default=0.0
-        Deviations up to this cost nothing.
+        Deviations up to this cost nothing; in the units of y. Half the noise that you expect is a
+        fair start.
     solver : {solver}, default="auto"
-        Sweeps of coordinate descent, Newton steps, or both.
+        Sweeps of coordinate descent, Newton steps, or both. Change it to compare methods.
     schedule : {schedule}, default="auto"
-        Which rows a sweep visits.
+        Which rows a sweep visits. Change it to compare with those of the papers.
     fit_intercept : bool, default=True
-        Whether to train the intercept.
+        Whether to train the intercept. False suits targets that are centred.
     intercept : {intercept}, default="penalized"
-        Whether the intercept is penalised.
+        Whether the intercept is penalised. Free suits targets far from 0.
     intercept_scaling : float, default=1.0
-        Larger values regularise the intercept less.
+        Larger values penalise the intercept less; `intercept` is the better way to have that.
     tol : float, default=1e-3
-        Relative duality gap to prove for the model.
+        Relative duality gap to prove for the model. See `tol_search` for those of the search.
     max_iter : int, default=1000
-        Sweeps and Newton steps to give up after.
+        Sweeps and Newton steps to give up after. Raise it after a warning, if scaling the features
+        does not help.
     memory_limit : int, default=None
-        Bytes that each training on a store may take; see `LinearSVCCV`.
+        Bytes that each training on a store may take; None means no limit. See `LinearSVCCV`.
     n_jobs : int, default=None
         Threads that train folds, and then the model. None means 1, -1 all cores. The result does
         not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Seeds the order of visits; the folds are up to `cv`.
+        Seeds the order of visits; the folds are up to `cv`. An integer gives the same model each
+        time.
     verbose : int, default=0
-        1 shows progress.
+        1 shows progress: what the folds are at, and how long it will take.
 
     Attributes
     ----------
     C_ : float
         The C of choice.
-    Cs_, scores_, mean_score_, std_error_, fit_time_, n_support_, search_gap_ : ndarray
-        What the search found; see `LinearSVCCV`.
+    Cs_ : ndarray of shape (n_Cs,)
+        Values of C that were tried, ascending.
+    scores_ : ndarray of shape (n_folds, n_Cs)
+        Score of each fold on the rows it held out.
+    mean_score_ : ndarray of shape (n_Cs,)
+        Mean of the scores.
+    std_error_ : ndarray of shape (n_Cs,)
+        Standard error of the mean: the deviation of the scores over the square root of their
+        number.
+    fit_time_ : ndarray of shape (n_folds, n_Cs)
+        Seconds of training in the search.
+    n_support_ : ndarray of shape (n_folds, n_Cs)
+        Support vectors in the search.
+    search_gap_ : ndarray of shape (n_folds, n_Cs)
+        Relative duality gaps in the search.
     best_estimator_ : LinearSVR
         The model, as a `LinearSVR` with this C.
-    coef_, intercept_, dual_coef_, support_ : ndarray
-        Those of the model; see `LinearSVR`.
-    primal_objective_, dual_objective_, dual_gap_, relative_gap_ : float
-        The model's certificate.
-    converged_, n_iter_, history_ : bool, int, ndarray
-        How the model was trained.
+    coef_ : ndarray of shape (n_features,)
+        Weights of the model, equal to ``dual_coef_ @ X``.
+    intercept_ : ndarray of shape (1,)
+        Intercept of the model.
+    dual_coef_ : csr_array of shape (1, n_samples)
+        Dual variables of the model.
+    support_ : ndarray of shape (n_support,)
+        Rows with a nonzero dual variable.
+    primal_objective_ : float
+        The model's objective P.
+    dual_objective_ : float
+        The bound D that no model's objective is below.
+    dual_gap_ : float
+        P - D, what could be gained at most.
+    relative_gap_ : float
+        (P - D) / P, which `tol` bounds.
+    converged_ : bool
+        Whether ``relative_gap_ <= tol``.
+    n_iter_ : int
+        Sweeps and Newton steps of the model.
+    history_ : ndarray with named fields
+        One entry per certificate of the model; see `LinearSVR`.
+    estimates_ : ndarray with named fields
+        One entry per epoch of the model; see `LinearSVR`.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X had string column names.
 
     See Also

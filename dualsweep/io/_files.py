@@ -85,7 +85,7 @@ def follow(path: Path) -> Path:
     if not folder.is_dir():
         raise FileNotFoundError(f"There is no directory {folder} to write {target.name} to.")
     if not os.access(folder, os.W_OK):
-        raise PermissionError(f"There is no permission to write {target.name} to {folder}.")
+        raise PermissionError(f"No permission to write {target.name} to {folder}.")
     return target
 
 

@@ -36,7 +36,7 @@ def read_arrays(path: Path, *, compressed: bool = False) -> dict[str, Any]:
             _check_sizes(members, os.fstat(file.fileno()).st_size, compressed)
             names = [item.filename.removesuffix(".npy") for item in members]
             if len(set(names)) < len(names):
-                raise ValueError("an array is there twice")
+                raise ValueError("an array occurs twice")
             return {
                 name: _read_array(archive, item) for name, item in zip(names, members, strict=True)
             }

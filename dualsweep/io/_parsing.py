@@ -64,7 +64,7 @@ def parse_chunk(slot: Slot, chars: Any, dtype: Any, one_based: bool, multilabel:
             else:
                 labels[~place] = _nearest(token, labels.dtype)
         except ValueError:
-            problem = "is no number" if place >= 0 else _label_problem(token)
+            problem = "is not a number" if place >= 0 else _label_problem(token)
             raise MalformedError(chars, start, f"{_shown(token)} {problem}.") from None
     if walk.status != DONE:
         previous = indices[walk.n_entries - 1] if walk.n_entries else None
@@ -87,7 +87,7 @@ def parse_chunk(slot: Slot, chars: Any, dtype: Any, one_based: bool, multilabel:
 def _nearest(token: bytes, dtype: Any) -> Any:
     """Return the float that is nearest to a decimal number of any form that Python takes."""
     if b"_" in token:
-        raise ValueError("an underscore is no digit here")
+        raise ValueError("an underscore is not a digit here")
     number = float(token)
     if dtype == np.float64 or not isfinite(number):
         return number
@@ -143,10 +143,10 @@ class MalformedError(Exception):
 
 def _label_problem(token: bytes) -> str:
     if b":" in token:
-        return "is no label, with which a line has to start"
+        return "is not a label, and a line must start with one"
     if b"," in token:
         return "are several labels where one is expected"
-    return "is no label; labels are numbers"
+    return "is not a label; labels are numbers"
 
 
 def _entry_problem(chars: Any, walk: Walk, one_based: bool, previous: Any) -> str:
@@ -159,7 +159,7 @@ def _entry_problem(chars: Any, walk: Walk, one_based: bool, previous: Any) -> st
     index = int(token.partition(b":")[0])
     if index == 0 and one_based:
         return "Index 0, but the first column is said to have index 1."
-    return f"Index {index} comes after {previous}, but indices have to increase along a line."
+    return f"Index {index} comes after {previous}, but indices must increase along a line."
 
 
 def _shown(token: bytes) -> str:

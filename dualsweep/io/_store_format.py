@@ -94,11 +94,11 @@ def _header_problem(header: dict[str, Any]) -> str | None:
             for block in blocks
         ]
     except (KeyError, TypeError):
-        return "it does not tell all of its blocks"
+        return "it does not list all of its blocks"
     if not all(is_count(count) for block in counts for count in block) or not all(
         block["rows"] > 0 and block[name]["bytes"] > 0 for block in blocks for name in ARRAYS
     ):
-        return "it tells sizes of blocks that are none"
+        return "its sizes of blocks are not positive numbers"
     n_rows = sum(block["rows"] for block in blocks)
     if n_rows != shape[0]:
         return f"the blocks have {n_rows} rows, the store {shape[0]}"

@@ -102,15 +102,32 @@ class Store:
 
         `dualsweep.rows.as_rows` takes the rows without a copy. The first time, all of the block is
         read, for the sake of its checksums; whether it stays in memory is up to the system.
+
+        Parameters
+        ----------
+        b : int
+            Number of the block, from 0.
         """
         return self._block(self._map(b, name) for name in ARRAYS)
 
     def read(self, b: int) -> tuple[sp.csr_array, Any]:
-        """Return the rows and labels of block b, read into memory."""
+        """Return the rows and labels of block b, read into memory.
+
+        Parameters
+        ----------
+        b : int
+            Number of the block, from 0.
+        """
         return self._block(self._read(b, name) for name in ARRAYS)
 
     def read_labels(self, b: int) -> Any:
-        """Return the labels of block b, read into memory."""
+        """Return the labels of block b, read into memory.
+
+        Parameters
+        ----------
+        b : int
+            Number of the block, from 0.
+        """
         return self._read(b, "y")
 
     def _block(self, arrays: Iterator[Any]) -> tuple[sp.csr_array, Any]:

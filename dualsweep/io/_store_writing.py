@@ -40,8 +40,9 @@ def write_store(
         Rows. float32 and float64 are kept, other numbers become float64.
     y : array-like of shape (n_samples,)
         Labels: numbers or text.
-    block_bytes : int, default=64 MiB
-        Size of a block. Only a single row can be larger.
+    block_bytes : int, default=64 << 20
+        Size of a block, 64 MiB; only a single row can be larger. A tenth of what training may take,
+        or less, is best.
     force : bool, default=False
         Whether to replace a store that exists. A directory that has anything else in it is not
         replaced.
@@ -88,12 +89,16 @@ def open_writer(
 
     Parameters
     ----------
-    path, block_bytes, force
-        See `write_store`.
+    path : str or Path
+        The directory to write; see `write_store`.
     n_features : int, default=None
         Number of columns; that of the first chunk if None.
     dtype : {float32, float64}, default=None
         Type of the values; that of the first chunk if None, and float64 if that is no float.
+    block_bytes : int, default=64 << 20
+        Size of a block, 64 MiB. A tenth of what training may take, or less, is best.
+    force : bool, default=False
+        Whether to replace a store that exists.
 
     Yields
     ------
@@ -189,10 +194,21 @@ def convert_svmlight(
     ----------
     file : str or Path
         The text, plain or compressed.
-    path, block_bytes, force
-        See `write_store`.
-    dtype, zero_based, n_jobs, watch
-        See `load_svmlight`; values are float32 unless said otherwise.
+    path : str or Path
+        The directory to write; see `write_store`.
+    dtype : {np.float32, np.float64}, default=np.float32
+        Type of the values.
+    zero_based : bool or "auto", default="auto"
+        Whether the first column has index 0, or 1 as LIBSVM counts. "auto": 0 if that occurs in
+        the file.
+    n_jobs : int, default=None
+        Threads that read text. None means 1, -1 all cores.
+    block_bytes : int, default=64 << 20
+        Size of a block, 64 MiB. A tenth of what training may take, or less, is best.
+    force : bool, default=False
+        Whether to replace a store that exists.
+    watch : callable, default=None
+        Called, as reading goes on, with the number of bytes of the file that have been read.
 
     Returns
     -------
@@ -241,7 +257,7 @@ class Writer:
 
     def __init__(self, folder: Path, block_bytes: int) -> None:
         if block_bytes < 1:
-            raise ValueError(f"block_bytes is {block_bytes}, but has to be positive.")
+            raise ValueError(f"block_bytes is {block_bytes}, but must be positive.")
         self.folder = folder
         self.block_bytes = self.room = block_bytes
         self.pending: list[tuple[Any, ...]] = []

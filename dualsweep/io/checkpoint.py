@@ -32,9 +32,7 @@ class Checkpoint:
         self.path = Path(path)
         self.settings = json.loads(json.dumps(settings))
         if self.path.exists() and not self.path.is_dir():
-            raise NotADirectoryError(
-                f"The checkpoint {self.path} has to be a directory, but is not."
-            )
+            raise NotADirectoryError(f"The checkpoint {self.path} must be a directory, but is not.")
         if not self.path.parent.is_dir():
             raise FileNotFoundError(
                 f"There is no directory {self.path.parent} to write {self.path.name} to."

@@ -43,8 +43,13 @@ def load_data(
         number.
     labelled : bool, default=True
         Whether an .npz file has to have y.
-    zero_based, n_jobs, watch
-        For text; see `load_svmlight`.
+    zero_based : bool or "auto", default="auto"
+        Whether the first column of text has index 0, or 1 as LIBSVM counts. "auto": 0 if that
+        occurs in the file.
+    n_jobs : int, default=None
+        Threads that read text. None means 1, -1 all cores.
+    watch : callable, default=None
+        Called, as text is read, with the number of bytes of the file that have been read.
 
     Returns
     -------
@@ -112,7 +117,7 @@ def _load_npz(path: Path, n_features: int | None, labelled: bool) -> tuple[Any, 
     X = arrays["X"] if dense else _csr(path, arrays)
     y = arrays.get("y")
     if X.ndim != 2 or X.dtype.kind not in "fiub":
-        raise ValueError(f"X in {path} has to be a table of numbers, but is {X.dtype} {X.shape}.")
+        raise ValueError(f"X in {path} must be a table of numbers, but is {X.dtype} {X.shape}.")
     if y is not None and y.shape != (X.shape[0],):
         raise ValueError(f"{path} has {X.shape[0]} rows, but y of shape {y.shape}.")
     check_width(path, X, n_features)
@@ -128,7 +133,7 @@ def check_width(path: Path, X: Any, n_features: int | None) -> None:
 def _csr(path: Path, arrays: dict[str, Any]) -> sp.csr_array:
     layout = arrays.get("format", np.bytes_(b"csr"))  # scipy.sparse.save_npz tells
     if layout.size != 1 or layout.item() not in (b"csr", "csr"):
-        raise ValueError(f"{path} has the sparse format {layout!s:.20}; it has to be csr.")
+        raise ValueError(f"{path} has the sparse format {layout!s:.20}; it must be csr.")
     data, indices, indptr, shape = (arrays[name] for name in CSR)
     try:
         if shape.ndim != 1 or len(shape) != 2 or not all(map(is_count, shape.tolist())):
@@ -138,4 +143,4 @@ def _csr(path: Path, arrays: dict[str, Any]) -> sp.csr_array:
         check_indices(indices, n_columns)
         return sp.csr_array((data, indices, indptr), shape=(n_rows, n_columns))
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{path} has arrays that make no CSR matrix ({error}).") from error
+        raise ValueError(f"{path} has arrays that do not make a CSR matrix ({error}).") from error

@@ -209,9 +209,7 @@ def _read(path: Path) -> tuple[str, Any, int, float, Any]:
     """Return solver type, labels, number of features, bias and the rows of weights."""
     with naming(path), path.open("rb") as file:
         if file.peek(len(MAGIC))[: len(MAGIC)] != MAGIC:
-            raise ValueError(
-                f"{path} is not a model of LIBLINEAR: it has to start with solver_type."
-            )
+            raise ValueError(f"{path} is not a model of LIBLINEAR: it must start with solver_type.")
         start = file.peek(LONGEST_NAME)[:LONGEST_NAME].decode(errors="replace")
         other = start.partition("\n")[0].removeprefix("solver_type ").strip()
         if other in OTHERS:

@@ -197,20 +197,20 @@ def _damaged(path: Path, why: object) -> ValueError:
 
 def _header(text: Any) -> dict[str, Any]:
     if text.dtype.kind != "U" or text.ndim:
-        raise ValueError("its header is no text")
+        raise ValueError("its header is not text")
     header = parse_object(str(text))
     if not is_count(header.get("format")):
-        raise ValueError("its header tells no format")
+        raise ValueError("its header names no format")
     return header
 
 
 def _parameters(header: dict[str, Any]) -> dict[str, Any]:
     params, estimator = header.get("params"), header.get("estimator")
     if estimator not in list(OWN_PARAMETERS) or not isinstance(params, dict):
-        raise ValueError(f"its header tells no {' or '.join(OWN_PARAMETERS)}")
+        raise ValueError(f"its header names no {' or '.join(OWN_PARAMETERS)}")
     unknown = sorted(set(params) - {*PARAMETERS, *OWN_PARAMETERS[estimator]})
     if unknown:
-        raise ValueError(f"its header tells unknown parameters: {', '.join(unknown)}")
+        raise ValueError(f"its header has unknown parameters: {', '.join(unknown)}")
     return _plain_params(params)
 
 
@@ -226,7 +226,7 @@ def _attributes(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any
         check_classes(classes)
         fitted["classes_"] = classes
     elif classes is not None:
-        raise ValueError("it has classes, but its header tells of regression")
+        raise ValueError("it has classes, but its header says regression")
     check_weights(coef, intercept, classes)
     fitted |= {"coef_": coef, "intercept_": intercept, "n_features_in_": coef.shape[-1]}
     if "history" in arrays:
@@ -244,7 +244,7 @@ def _attributes(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any
         fitted["feature_names_in_"] = names.astype(object)
     told = header.get("arrays", [])  # models of earlier versions do not tell
     if not isinstance(told, list) or any(name not in arrays for name in told):
-        raise ValueError("it lacks arrays that its header tells of")
+        raise ValueError("it lacks arrays that its header lists")
     return fitted
 
 

@@ -115,8 +115,8 @@ def load_svmlight(
         n_features = found
     elif n_features < found:
         raise ValueError(
-            f"{path} has {found} features, but n_features is {n_features}. The first column has "
-            f"index {base}, or is that wrong? Then give zero_based."
+            f"{path} has {found} features, but n_features is {n_features}. The first column was "
+            f"taken to have index {base}; if that is wrong, pass zero_based."
         )
     y = labels.array()
     columns = indices.array()
@@ -179,9 +179,9 @@ def iter_svmlight(
     path = Path(path)
     dtype = np.dtype(dtype)
     if dtype not in (np.float32, np.float64):
-        raise ValueError(f"dtype is {dtype}, but has to be float32 or float64.")
+        raise ValueError(f"dtype is {dtype}, but must be float32 or float64.")
     if zero_based not in (True, False, "auto"):
-        raise ValueError(f'zero_based is {zero_based!r}, but has to be True, False or "auto".')
+        raise ValueError(f'zero_based is {zero_based!r}, but must be True, False or "auto".')
     parse = partial(parse_chunk, dtype=dtype, one_based=not zero_based, multilabel=multilabel)
     spare: list[Slot] = []
     n_lines = 0

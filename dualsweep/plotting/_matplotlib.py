@@ -1,10 +1,16 @@
-"""Where matplotlib comes from."""
+"""Where matplotlib comes from, and what lines look like."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["pyplot"]
+__all__ = ["SLIDE", "pyplot", "style_of"]
+
+SLIDE = (8.0, 4.5)  # inches: half a slide, on which the usual sizes of letters can be read
+
+# Lines that are told apart without colours.
+LINES = ("-", "--", ":", "-.")
+MARKS = ("o", "s", "^", "D", "v", "P")
 
 
 def pyplot(display: str) -> Any:
@@ -17,3 +23,14 @@ def pyplot(display: str) -> Any:
             'pip install "dualsweep[plot]".'
         ) from error
     return plt
+
+
+def style_of(ax: Any) -> dict[str, Any]:
+    """Return the style of the next curve on some axes: a line and a mark of its own."""
+    n = sum(line.get_marker() in MARKS for line in ax.lines)
+    return {
+        "linestyle": LINES[n % len(LINES)],
+        "marker": MARKS[n % len(MARKS)],
+        "linewidth": 2.0,
+        "markersize": 7.0,
+    }

@@ -7,16 +7,21 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ._matplotlib import pyplot
+from ._matplotlib import pyplot, style_of
 
-__all__ = ["PathDisplay"]
+__all__ = ["PANELS", "PathDisplay"]
+
+PANELS = (7.2, 7.2)  # inches: the height of a slide
+RANGE = "smallest to largest of the folds"
+MOST_LABELS = 10  # of ticks that do not overlap
 
 
 class PathDisplay:
     """Score, support vectors and training time against C.
 
-    Use `from_estimator` to make one; `plot` again with other axes to draw it elsewhere. Several
-    searches on the same axes get a colour each.
+    Curves are means over the folds, bands what the legends say, ticks the values of C that were
+    tried. Use `from_estimator` to make one; `plot` again with other axes to draw it elsewhere.
+    Several searches on the same axes differ by colour, line and mark.
 
     Parameters
     ----------
@@ -29,7 +34,7 @@ class PathDisplay:
     score_name : str, default="Score"
         What the scores are.
     name : str, default=None
-        Name of the search in the legend.
+        Name of the search in the legend; "mean of the folds" if None.
 
     Attributes
     ----------
@@ -132,7 +137,7 @@ class PathDisplay:
         """
         plt = pyplot("PathDisplay")
         if ax is None:
-            _, ax = plt.subplots(3, 1, sharex=True, figsize=(6.4, 7.2), layout="constrained")
+            _, ax = plt.subplots(3, 1, sharex=True, figsize=PANELS, layout="constrained")
         self.axes_ = list(np.ravel(ax))
         if len(self.axes_) not in (1, 3):
             raise ValueError(
@@ -142,26 +147,49 @@ class PathDisplay:
         n_folds, mean = len(self.scores), np.mean(self.scores, axis=0)
         error = np.std(self.scores, axis=0, ddof=1) / np.sqrt(n_folds) if n_folds > 1 else 0.0
         panels = [
-            (f"Mean {self.score_name}", mean, mean - error, mean + error),
-            ("Support vectors", *_mean_and_range(self.n_support)),
-            ("Training time (s)", *_mean_and_range(self.fit_time)),
+            (f"Mean {self.score_name}", "± one standard error", mean, mean - error, mean + error),
+            ("Support vectors", RANGE, *_mean_and_range(self.n_support)),
+            ("Training time (s)", RANGE, *_mean_and_range(self.fit_time)),
         ]
-        style = {"marker": ".", "label": self.name if name is None else name, **kwargs}
+        name = name or self.name or "mean of the folds"
+        style = {**style_of(self.axes_[0]), "label": name, **kwargs}
         self.lines_, self.spreads_, self.C_lines_ = [], [], []
-        for panel, (title, middle, low, high) in zip(self.axes_, panels, strict=False):
+        for panel, (title, band, middle, low, high) in zip(self.axes_, panels, strict=False):
             [line] = panel.plot(self.Cs, middle, **style)
             style["color"] = colour = line.get_color()
             self.lines_.append(line)
-            self.spreads_.append(panel.fill_between(self.Cs, low, high, color=colour, alpha=0.2))
+            spread = panel.fill_between(self.Cs, low, high, color=colour, alpha=0.2, label=band)
+            self.spreads_.append(spread)
             if self.C is not None:
-                chosen = panel.axvline(self.C, color=colour, linestyle="--", linewidth=1.0)
+                label = f"chosen: C = {self.C:.3g}" if style["label"] else None
+                chosen = panel.axvline(
+                    self.C, color=colour, linestyle="--", linewidth=1.5, label=label
+                )
                 self.C_lines_.append(chosen)
+            style["label"] = None  # said once
             panel.set(xscale="log", ylabel=title)
+            panel.grid(color="0.9")
+            if n_folds == 1:
+                spread.set_label(None)  # there is nothing to see
+            if panel.get_legend_handles_labels()[0]:
+                panel.legend()
+        _tick(self.axes_)
+        folds = "1 fold" if n_folds == 1 else f"{n_folds} folds"
+        self.axes_[0].set_title(f"The search for C, {folds}")
         self.axes_[-1].set_xlabel("C")
-        if self.axes_[0].get_legend_handles_labels()[0]:
-            self.axes_[0].legend()
         self.figure_ = self.axes_[0].figure
         return self
+
+
+def _tick(axes: list[Any]) -> None:
+    """Put ticks at the values of C that were tried, in all searches that are drawn."""
+    curves = [line.get_xdata() for line in axes[0].lines if len(line.get_xdata()) > 2]
+    Cs = np.unique(np.concatenate(curves)) if curves else axes[0].lines[0].get_xdata()
+    step = -(-len(Cs) // MOST_LABELS)
+    labels = [f"{C:.3g}" if c % step == 0 else "" for c, C in enumerate(Cs)]
+    for panel in axes:
+        panel.set_xticks(Cs, labels)
+        panel.set_xticks([], minor=True)
 
 
 def _mean_and_range(values: Any) -> tuple[Any, Any, Any]:

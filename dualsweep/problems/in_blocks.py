@@ -133,9 +133,9 @@ class SlottedBlocks:
         rows, classes, values = packed["row"], packed["class"], packed["value"]
         if len(packed):
             if (np.diff(rows) < 0).any() or rows[0] < 0 or rows[-1] >= self.starts[-1]:
-                raise ValueError("it has rows that there are not")
+                raise ValueError("it has rows that do not exist")
             if classes.min() < 0 or classes.max() >= n_classes:
-                raise ValueError("it has classes that there are not")
+                raise ValueError("it has classes that do not exist")
             if len(np.unique(rows * n_classes + classes)) < len(packed):
                 raise ValueError("it has a dual variable twice")
         bounds = np.searchsorted(rows, self.starts)

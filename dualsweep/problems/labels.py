@@ -37,7 +37,7 @@ def check_classes(classes: Any) -> None:
         with np.errstate(invalid="ignore"):  # NaN and infinity are no integers
             bad = classes[classes.astype(np.int64) != classes]
     if len(bad):
-        raise ValueError(f"Labels have to be integers or text, but y has {bad[0]}.")
+        raise ValueError(f"Labels must be integers or text, but y has {bad[0]}.")
     if len(classes) < 2:
         raise ValueError(
             f"Training needs at least 2 classes among the rows of positive weight, but found "

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["HISTORY_DTYPE", "Known", "Progress", "Result", "relative"]
+__all__ = ["ESTIMATES_DTYPE", "HISTORY_DTYPE", "Known", "Progress", "Result", "relative"]
 
 HISTORY_DTYPE = np.dtype(
     [
@@ -18,6 +18,16 @@ HISTORY_DTYPE = np.dtype(
         ("dual", np.float64),
         ("gap", np.float64),
         ("active", np.int64),  # rows whose dual variables are not yet proven optimal
+    ]
+)
+
+# What is known after every epoch; problem, time and epoch are as above.
+ESTIMATES_DTYPE = np.dtype(
+    [
+        ("problem", np.int64),
+        ("time", np.float64),
+        ("epoch", np.int64),
+        ("relative_gap", np.float64),
     ]
 )
 
@@ -37,6 +47,7 @@ class Progress(NamedTuple):
     relative_gap: float  # an estimate between certificates
     active: int  # rows whose dual variables are not yet proven optimal
     w: Any  # the weights as they are: look, do not touch
+    time: float = 0.0  # seconds since the solver started
 
 
 @dataclass

@@ -138,12 +138,14 @@ class BlockProblem:
         n_weights, two = int(np.prod(self.weights_shape)), 2 * self.sizes.max()
         room = room_for_blocks(memory, self.n_rows, n_weights, kind.dual_bytes)
         if two > room:
+            least = memory - room + two
             raise ValueError(
                 f"A memory limit of {memory:,} bytes leaves {max(room, 0):,} for blocks of rows "
                 f"beside the dual variables of {self.n_rows:,} rows ({kind.dual_bytes} bytes "
                 f"each, twice) and {n_weights:,} weights, but two blocks "
-                f"take up to {two:,}. Raise the limit to at least {memory - room + two:,}, or "
-                "write the data in smaller blocks."
+                f"take up to {two:,}. Raise the limit to at least {least:,} bytes "
+                f"(--memory-limit {-(-least // 2**20)}), or write the data in smaller blocks "
+                "(block_bytes, or dualsweep convert --block-size)."
             )
         self.room = room // 2
 

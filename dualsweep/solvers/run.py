@@ -209,7 +209,8 @@ class Run:
         self.epoch += 1
         if self.save is not None and not self.halted:
             self.save(self)
-        if self.watch(Progress(self.epoch, relative_gap, self.active, w)):
+        seconds = perf_counter() - self.started
+        if self.watch(Progress(self.epoch, relative_gap, self.active, w, seconds)):
             self.halted = True
 
     def result(self) -> Result:

@@ -121,9 +121,9 @@ class BlockSet:
             "store fits"
         )
         if settings.free_intercept:
-            raise ValueError(f"Block by block there is no intercept='free'. {more}.")
+            raise ValueError(f"intercept='free' is not available block by block. {more}.")
         if settings.solver == "newton":
-            raise ValueError(f"Block by block there are sweeps only, not solver='newton'. {more}.")
+            raise ValueError(f"solver='newton' is not available block by block. {more}.")
         if settings.loss in REGRESSION_LOSSES:
             return BlockRegression(self, settings)
         return BLOCK_FORMULATIONS[settings.multi_class](self, settings)

@@ -63,7 +63,7 @@ class TrainingSet:
         """Return the problems to solve."""
         if settings.free_intercept and settings.multi_class != "ovr":
             raise ValueError(
-                f"There is no intercept='free' with multi_class={settings.multi_class!r}. Use "
+                f"intercept='free' is not available with multi_class={settings.multi_class!r}. Use "
                 "multi_class='ovr', or intercept='penalized'."
             )
         cost = row_costs(settings.C, settings.class_weight, self.classes, self.codes, self.weight)

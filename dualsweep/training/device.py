@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from copy import copy
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -82,8 +83,8 @@ class DeviceSet:
         """Return the problems to solve."""
         if settings.free_intercept:
             raise ValueError(
-                "On a device there is no intercept='free'. Use intercept='penalized' with a large "
-                "intercept_scaling, or train on the host."
+                "intercept='free' is not available on a device. Use intercept='penalized' with a "
+                "large intercept_scaling, or train on the host."
             )
         return DeviceFormulation(self, settings)
 
@@ -124,11 +125,16 @@ class DeviceFormulation(Formulation):
         )
 
     def solve(
-        self, settings: Settings, context: Context, seconds: float, duals: Any
+        self,
+        settings: Settings,
+        context: Context,
+        seconds: float,
+        duals: Any,
+        watch: Callable[[int, Progress], bool],
     ) -> list[Result]:
         """Solve all problems, from the dual variables of another model if there are any."""
         try:
-            return self._solve(settings, context, seconds, duals)
+            return self._solve(settings, context, seconds, duals, watch)
         except Exception as error:
             if "OutOfMemory" not in type(error).__name__:
                 raise
@@ -141,7 +147,12 @@ class DeviceFormulation(Formulation):
         )
 
     def _solve(
-        self, settings: Settings, context: Context, seconds: float, duals: Any
+        self,
+        settings: Settings,
+        context: Context,
+        seconds: float,
+        duals: Any,
+        watch: Callable[[int, Progress], bool],
     ) -> list[Result]:
         """Solve in groups of classes, if one-versus-rest has no room for all of them at once."""
         deadline = perf_counter() + seconds
@@ -153,8 +164,8 @@ class DeviceFormulation(Formulation):
         for g, group in enumerate(groups):
             first = len(results)
 
-            def watch(p: int, progress: Progress, first: int = first) -> bool:
-                return context.epoch(first + p, progress)
+            def watch_group(p: int, progress: Progress, first: int = first) -> bool:
+                return watch(first + p, progress)
 
             with self.space.current():
                 terms, whole = self.terms, len(groups) == 1
@@ -175,7 +186,7 @@ class DeviceFormulation(Formulation):
                     max_time=(deadline - now) / (len(groups) - g),
                     alpha=alpha,
                     stop=context.stop,
-                    watch=watch,
+                    watch=watch_group,
                 )
                 results += _results(solution)
                 logger.info(

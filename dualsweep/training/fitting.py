@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..problems.result import Progress, Result
+from ..problems.result import ESTIMATES_DTYPE, Progress, Result
 from ..solvers.solve import Start, solve
 from .context import Context
 from .device import DeviceFormulation
@@ -51,6 +51,7 @@ class Fitted:
     converged: bool
     n_iter: int
     history: Any
+    estimates: Any
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of an estimator, by name; of regression, without classes."""
@@ -98,6 +99,11 @@ def train(
     seconds = np.inf if settings.max_time is None else settings.max_time
     deadline = perf_counter() + seconds
     context.begin(formulation.names, formulation.attributes)
+    estimates: list[Any] = []
+
+    def observe(p: int, progress: Progress) -> bool:
+        estimates.append((p, progress.time, progress.epoch, progress.relative_gap))
+        return context.epoch(p, progress)
 
     def solve_one(p: int) -> Result:
         context.watcher.start(p)
@@ -106,7 +112,7 @@ def train(
 
         def watch(progress: Progress) -> bool:
             over = progress.epoch >= LEAST_EPOCHS and perf_counter() > share
-            return context.epoch(p, progress) or over
+            return observe(p, progress) or over
 
         def resumed(epoch: int) -> None:
             context.bars.tell(f"{formulation.names[p]}: going on from epoch {epoch}")
@@ -145,15 +151,15 @@ def train(
 
     if isinstance(formulation, DeviceFormulation):
         duals = duals if before is None else before.dual_coef
-        results = formulation.solve(settings, context, seconds, duals)
+        results = formulation.solve(settings, context, seconds, duals, observe)
     else:
         solve_all = context.workers.map if at_once > 1 else map
         results = list(solve_all(solve_one, range(n)))
     context.watcher.finish()
-    return _fitted(formulation, results)
+    return _fitted(formulation, results, estimates)
 
 
-def _fitted(formulation: Formulation, results: list[Result]) -> Fitted:
+def _fitted(formulation: Formulation, results: list[Result], estimates: list[Any]) -> Fitted:
     """Return the model that the solutions of the problems make."""
     formulation.complete(results)
     attributes = formulation.attributes(*[result.w for result in results])
@@ -177,4 +183,5 @@ def _fitted(formulation: Formulation, results: list[Result]) -> Fitted:
         converged=all(result.converged for result in results),
         n_iter=max(result.n_iter for result in results),
         history=np.concatenate([result.history for result in results]),
+        estimates=np.sort(np.array(estimates, ESTIMATES_DTYPE), order=["problem", "epoch"]),
     )

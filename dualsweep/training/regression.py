@@ -121,10 +121,10 @@ def costs_of_rows(settings: Settings, n_rows: int, weight: Any, all_rows: bool =
 def as_targets(y: Any) -> Any:
     """Return y in float64; ValueError unless it is numbers to come close to."""
     if y.dtype.kind not in "fiub":
-        raise ValueError(f"Targets of regression have to be numbers, but y has {y[:1].tolist()}.")
+        raise ValueError(f"Targets of regression must be numbers, but y has {y[:1].tolist()}.")
     if not np.isfinite(y).all():
         bad = y[~np.isfinite(y)][0]
-        raise ValueError(f"Targets of regression have to be finite, but y has {bad}.")
+        raise ValueError(f"Targets of regression must be finite, but y has {bad}.")
     return y.astype(np.float64, copy=False)
 
 

@@ -14,12 +14,15 @@ def shortfall(model: Any) -> str:
     gap = model.relative_gap_
     relation = "<=" if model.converged_ else ">"
     text = f"relative duality gap {gap:.1e} {relation} tol {model.tol:.1e}"
-    text += f" after {model.n_iter_} epochs"
+    text += f" after {model.n_iter_} epoch{'s' * (model.n_iter_ != 1)}"
     last = model.history_[np.flatnonzero(np.diff(model.history_["problem"], append=-1))]
     if len(last) > 1:
         text += f": {_classes(last, model.tol)}"
     if gap < 0.9:
-        above = f"at most {100 * gap / (1 - gap):.2g} % above"
+        percent = 100 * gap / (1 - gap)
+        above = (
+            f"at most {percent:.2g} % above" if percent < 99 else f"at most {percent:.0f} % above"
+        )
         if len(last) > 1:
             return f"{text}; each objective is {above} its optimum"
         return f"{text}; the objective is {above} the optimum"
@@ -33,8 +36,8 @@ def _classes(last: Any, tol: float) -> str:
     parts = [f"of {len(last)} classes {done.sum()} are at tol"]
     short = gaps[~done & begun]
     if len(short):
-        spread = "" if len(short) == 1 else f"{short.min():.1e} to "
-        parts.append(f"{len(short)} at {spread}{short.max():.1e}")
+        gaps_left = dict.fromkeys(f"{gap:.1e}" for gap in (short.min(), short.max()))
+        parts.append(f"{len(short)} at {' to '.join(gaps_left)}")
     idle = int((~done & ~begun).sum())
     if idle:
         parts.append(f"{idle} were not begun and score by how frequent they are")

@@ -470,13 +470,13 @@ def test_every_call_to_the_system_fails_once(folder, writers, monkeypatch, what,
 
 def test_no_permission(folder, model, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # which root always has
-    with pytest.raises(PermissionError, match=r"no permission to write m\.npz to"):
+    with pytest.raises(PermissionError, match=r"No permission to write m\.npz to"):
         save_model(model, folder / "m.npz")
     (folder / "x.svm").write_text("1 1:1\n")
     for command in (["train", "nowhere.svm"], ["convert", "nowhere.svm", "store"]):
         result = run(*command)
         assert result.exit_code == 2
-        assert "no permission to write" in result.output
+        assert "No permission to write" in result.output
 
 
 # ------------------------------------------------------------------------------- damaged models
@@ -558,12 +558,12 @@ def change_certificate(**facts):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda header: header.pop("format"), "tells no format"),
-        (lambda header: header.update(format="1"), "tells no format"),
+        (lambda header: header.pop("format"), "names no format"),
+        (lambda header: header.update(format="1"), "names no format"),
         (lambda header: header.update(format=99), "has model format 99, .* Update dualsweep"),
-        (lambda header: header.update(estimator="SVR"), "tells no LinearSVC"),
-        (lambda header: header.pop("params"), "tells no LinearSVC"),
-        (lambda header: header.update(params=[]), "tells no LinearSVC"),
+        (lambda header: header.update(estimator="SVR"), "names no LinearSVC"),
+        (lambda header: header.pop("params"), "names no LinearSVC"),
+        (lambda header: header.update(params=[]), "names no LinearSVC"),
         (change_params(gamma=1), "unknown parameters: gamma"),
         (change_params(C=-1.0), "'C' parameter"),
         (change_params(C="1"), "'C' parameter"),
@@ -651,7 +651,7 @@ FORGED = {
     "rows of text": ({"n_samples": np.array("150")}, "n_samples is 150"),
     "names of numbers": ({"feature_names": np.ones(4)}, "feature_names are float64"),
     "a name too few": ({"feature_names": np.array(["a", "b", "c"])}, "feature_names are <U1"),
-    "a header of numbers": ({"header": np.array(3)}, "header is no text"),
+    "a header of numbers": ({"header": np.array(3)}, "header is not text"),
 }
 
 
@@ -892,7 +892,7 @@ def test_archives_that_lie(folder, saved):
         archive.writestr("X.npy", npy(np.eye(3)))
         with pytest.warns(match="Duplicate name"):
             archive.writestr("X.npy", npy(np.eye(3)))
-    with pytest.raises(ValueError, match=r"twice\.npz .*an array is there twice"):
+    with pytest.raises(ValueError, match=r"twice\.npz .*an array occurs twice"):
         load_data("twice.npz", labelled=False)
     with zipfile.ZipFile("outside.npz", "w") as archive:
         archive.writestr("X.npy", npy(np.eye(3)))
@@ -943,7 +943,9 @@ def test_forged_rows(folder, arrays):
     np.savez("data.npz", **good, y=[0, 1])
     assert load_data("data.npz")[0].toarray().tolist() == [[1.0, 0.0], [0.0, 2.0]]
     np.savez("data.npz", **good | arrays, y=[0, 1])
-    with pytest.raises(ValueError, match=r"data\.npz has (arrays that make no CSR|the sparse for)"):
+    with pytest.raises(
+        ValueError, match=r"data\.npz has (arrays that do not make a CSR|the sparse for)"
+    ):
         load_data("data.npz")
 
 
@@ -1477,6 +1479,6 @@ def test_interrupted_after_the_work_says_what_is_written(folder, monkeypatch):
     monkeypatch.setattr(Command, "show", interrupt)
     result = run("train", "iris.svm", "-q")
     assert result.exit_code == 130
-    assert result.output == "Interrupted; iris.model.npz is written.\n"
+    assert result.output == "Interrupted. iris.model.npz was written.\n"
     assert load_model("iris.model.npz").converged_
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

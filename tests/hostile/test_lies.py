@@ -192,7 +192,7 @@ def test_labels_that_are_none_are_refused(bad):
     X, y = data()
     y = y.astype(float)
     y[3] = bad
-    with pytest.raises(ValueError, match=r"NaN|infinity|Unknown label type|Labels have to be"):
+    with pytest.raises(ValueError, match=r"NaN|infinity|Unknown label type|Labels must be"):
         fit(X, y)
 
 
