@@ -177,12 +177,12 @@ def test_a_worker_that_is_killed(client, text, monkeypatch, at):
     asked = []
     ask = Cluster._ask
 
-    def ask_and_kill(self, recipe, p, name, w, how):
+    def ask_and_kill(self, p, name, w, how):
         asked.append(name)
         if len(asked) == at:
-            victim = sorted(set(self.homes.values()))[0]
+            victim = self.groups[0][0]
             os.kill(client.run(os.getpid, workers=[victim])[victim], signal.SIGKILL)
-        return ask(self, recipe, p, name, w, how)
+        return ask(self, p, name, w, how)
 
     monkeypatch.setattr(Cluster, "_ask", ask_and_kill)
     model = LinearSVC(C=0.1, tol=1e-4, random_state=0)
