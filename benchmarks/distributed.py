@@ -24,7 +24,7 @@ from dualsweep.problems.binary import BinaryProblem
 from dualsweep.problems.losses import LOSSES
 from dualsweep.rows.dense import passes_over
 from dualsweep.rows.layouts import as_rows
-from dualsweep.solvers.parts import Part, PartsProblem
+from dualsweep.solvers.parts import PartsHere, PartsProblem
 from dualsweep.solvers.solve import solve
 
 POSITIVE = {"blogs": 34, "covtype": 2}  # class of the binary task; else the largest
@@ -41,29 +41,6 @@ def binary(name):
     return X, np.where(y == POSITIVE.get(name, y.max()), 1.0, -1.0)
 
 
-class Simulated:
-    """Partitions in this process."""
-
-    def __init__(self, problems):
-        self.problems = problems
-        self.n_parts, self.n_rows = len(problems), sum(p.n_rows for p in problems)
-        self.restarts = self.n_rounds = 0
-        self.parts = [Part(problem, "auto", (0, k)) for k, problem in enumerate(problems)]
-
-    def ask(self, name, w=None, **how):
-        self.n_rounds += name == "advance"
-        sent = () if w is None else (w,)
-        answers = [
-            getattr(part, name)(problem, *sent, **how)
-            for part, problem in zip(self.parts, self.problems, strict=True)
-        ]
-        sums = [None, None]
-        for t in (0, 1):
-            if answers[0][t] is not None:
-                sums[t] = sum(answer[t] for answer in answers)
-        return tuple(sums)
-
-
 def simulate(X, y, C, loss, n_parts, order, max_iter):
     """Return rounds, the gap, and the seconds of all sweeps in one process."""
     rows = np.arange(len(y))
@@ -74,7 +51,7 @@ def simulate(X, y, C, loss, n_parts, order, max_iter):
         passes = passes_over(as_rows(X[some], 1.0), Workers())
         cost = np.full(len(some), C)
         problems.append(BinaryProblem(passes, passes.sqnorms(), y[some], cost, LOSSES[loss]))
-    parts = Simulated(problems)
+    parts = PartsHere(problems)
     started = time.perf_counter()
     problem = PartsProblem(parts, problems[0], C * len(y))
     result = solve(problem, tol=1e-3, max_iter=max_iter)
