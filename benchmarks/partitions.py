@@ -1,7 +1,6 @@
-"""Training in partitions: rounds by simulation in one process, and time on local clusters.
+"""Training in partitions: rounds, by simulation in one process.
 
-    DUALSWEEP_DATA=folder python benchmarks/distributed.py rounds --out rounds.csv --picture out.png
-    DUALSWEEP_DATA=folder python benchmarks/distributed.py clusters --out clusters.csv
+    DUALSWEEP_DATA=folder python benchmarks/partitions.py --out rounds.csv --picture out.png
 
 A round sends a vector of n_features + 1 doubles to every partition and adds up as many. The model
 of time for K workers is that of a tree: ``log2(K)`` times what latency and bandwidth take for a
@@ -18,7 +17,6 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from dualsweep import LinearSVC
 from dualsweep._threads import Workers
 from dualsweep.problems.binary import BinaryProblem
 from dualsweep.problems.losses import LOSSES
@@ -110,70 +108,6 @@ def draw(rows, n_weights, args):
     figure.savefig(args.picture, dpi=120)
 
 
-def clusters(args):
-    import dask
-    from distributed import Client, LocalCluster
-
-    from dualsweep.distributed import LinearSVC as OnDask
-
-    fields = ["data", "what", "workers", "seconds", "rounds", "MB", "gap", "memory_MB"]
-    rows = []
-    for name, settings in cells(args):
-        X, y = load(name) if name == "mnist" else binary(name)
-        shuffled = np.random.default_rng(0).permutation(len(y))
-        X, y = X[shuffled], y[shuffled]
-        what = " ".join(f"{key}={value}" for key, value in settings.items())
-        started = time.perf_counter()
-        model = LinearSVC(random_state=0, **settings).fit(X, y)
-        seconds = time.perf_counter() - started
-        rows.append(
-            [name, what, "in memory", f"{seconds:.2f}", "", "", f"{model.relative_gap_:.1e}", ""]
-        )
-        print(*rows[-1], flush=True)
-        for n in args.workers:
-            with (
-                LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None) as cluster,
-                Client(cluster) as client,
-            ):
-                cuts = np.array_split(np.arange(len(y)), n)
-                blocks = client.scatter([X[part] for part in cuts])
-                labels = client.scatter([y[part] for part in cuts])
-                pairs = list(zip(map(dask.delayed, blocks), map(dask.delayed, labels), strict=True))
-                OnDask(random_state=0, max_iter=2).fit(pairs) if n else None  # compiles
-                started = time.perf_counter()
-                model = OnDask(random_state=0, **settings).fit(pairs)
-                seconds = time.perf_counter() - started
-                n_rounds = int(sum(
-                    model.history_["epoch"][model.history_["problem"] == p].max()
-                    for p in np.unique(model.history_["problem"])
-                ))  # fmt: skip
-                k = len(model.classes_) if settings.get("multi_class", "ovr") != "ovr" else 1
-                megabytes = 2 * n * n_rounds * 8e-6 * (X.shape[1] + 1) * k
-                used = max(client.run(_peak).values())
-                rows.append([
-                    name, what, n, f"{seconds:.2f}", n_rounds, f"{megabytes:.0f}",
-                    f"{model.relative_gap_:.1e}", f"{used:.0f}",
-                ])  # fmt: skip
-                print(*rows[-1], flush=True)
-        write(args.out, fields, [dict(zip(fields, row, strict=True)) for row in rows])
-
-
-def _peak():
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def cells(args):
-    for name in args.data:
-        if name == "mnist":
-            for multi_class in ("ovr", "crammer_singer", "weston_watkins"):
-                yield name, {"multi_class": multi_class, "C": 0.01}
-        else:
-            for loss in ("hinge", "squared_hinge"):
-                yield name, {"loss": loss, "C": 1.0}
-
-
 def read(path):
     if not path.exists():
         return []
@@ -191,26 +125,17 @@ def write(path, fields, rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    kinds = parser.add_subparsers(required=True)
-    simulated = kinds.add_parser("rounds")
-    simulated.set_defaults(run=rounds)
-    simulated.add_argument("--data", default="blogs")
-    simulated.add_argument("--loss", nargs="+", default=["hinge", "squared_hinge"])
-    simulated.add_argument("--C", nargs="+", type=float, default=[0.1, 1.0, 10.0, 100.0])
-    simulated.add_argument("--parts", nargs="+", type=int, default=[2, 4, 16, 64, 256])
-    simulated.add_argument("--orders", nargs="+", default=["random"], help="random, as it is")
-    simulated.add_argument("--max-rounds", type=int, default=1000)
-    simulated.add_argument("--latency", type=float, default=1e-3, help="seconds a message")
-    simulated.add_argument("--bandwidth", type=float, default=1e9, help="bytes a second")
-    simulated.add_argument("--out", type=Path, default=Path("benchmarks/outputs/rounds.csv"))
-    simulated.add_argument("--picture", type=Path)
-    real = kinds.add_parser("clusters")
-    real.set_defaults(run=clusters)
-    real.add_argument("--data", nargs="+", default=["a9a", "imdb", "blogs", "mnist"])
-    real.add_argument("--workers", nargs="+", type=int, default=[1, 2, 4])
-    real.add_argument("--out", type=Path, default=Path("benchmarks/outputs/clusters.csv"))
-    args = parser.parse_args()
-    args.run(args)
+    parser.add_argument("--data", default="blogs")
+    parser.add_argument("--loss", nargs="+", default=["hinge", "squared_hinge"])
+    parser.add_argument("--C", nargs="+", type=float, default=[0.1, 1.0, 10.0, 100.0])
+    parser.add_argument("--parts", nargs="+", type=int, default=[2, 4, 16, 64, 256])
+    parser.add_argument("--orders", nargs="+", default=["random"], help="random, as it is")
+    parser.add_argument("--max-rounds", type=int, default=1000)
+    parser.add_argument("--latency", type=float, default=1e-3, help="seconds a message")
+    parser.add_argument("--bandwidth", type=float, default=1e9, help="bytes a second")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/outputs/rounds.csv"))
+    parser.add_argument("--picture", type=Path)
+    rounds(parser.parse_args())
 
 
 if __name__ == "__main__":
