@@ -331,12 +331,12 @@ def large(args):
                  for k in range(n)]  # fmt: skip
         client.run(watch_memory)
         started = time.perf_counter()
-        model = LinearSVC(C=1e-4, loss="squared_hinge", random_state=0).fit(parts)
+        model = LinearSVC(C=1e-4, loss=args.loss, random_state=0).fit(parts)
         seconds = time.perf_counter() - started
         grown = client.run(memory_grown)
         print(
             f"{n} blocks, {n * rows * args.features * 4e-9:.2f} GB, 4 workers of {args.memory}: "
-            f"gap {model.relative_gap_:.1e}, {model.n_iter_} rounds or steps, {seconds:.0f} s; "
+            f"{args.loss}, gap {model.relative_gap_:.1e}, {model.n_iter_} steps, {seconds:.0f} s; "
             f"workers grew by {max(grown.values()):.0f} MB at most",
             flush=True,
         )
@@ -384,8 +384,9 @@ def main():
     big.set_defaults(run=large)
     big.add_argument("--gigabytes", type=float, default=3.2)
     big.add_argument("--blocks", type=int, default=64)
-    big.add_argument("--features", type=int, default=500)
+    big.add_argument("--features", type=int, default=200)
     big.add_argument("--memory", default="1GB")
+    big.add_argument("--loss", default="squared_hinge")
     args = parser.parse_args()
     warnings.simplefilter("ignore")  # compiling does not converge, and Dask has its own
     args.run(args)

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import dask
 import numpy as np
-from distributed import Client, Future, wait
+from distributed import CancelledError, Client, Future, wait
 from distributed.actor import ProxyRPC
 from distributed.protocol import to_serialize
 from distributed.scheduler import KilledWorker
@@ -35,7 +35,11 @@ LOST = 30.0  # seconds that data may be lost before it counts as lost for good
 
 
 class WorkerLostError(Exception):
-    """A worker that had partitions is not there any more."""
+    """A worker that had partitions does not answer, or is another one at the same address."""
+
+    def __init__(self, emptied: str | None = None) -> None:
+        super().__init__(emptied)
+        self.emptied = emptied  # the address, in the second case
 
 
 class Cluster:
@@ -80,12 +84,14 @@ class Cluster:
         self.actors.clear()
         self.client.run(forget, self.token, on_error="ignore")
 
+    def _missing(self) -> list[int]:
+        """Return the partitions that no worker has."""
+        there = self.client.nthreads()
+        return [k for k, known in enumerate(self.held) if known is None or known.home not in there]
+
     def _hold(self) -> None:
         """Let workers compute, and hold, the partitions that none has."""
-        there = self.client.nthreads()
-        missing = [
-            k for k, known in enumerate(self.held) if known is None or known.home not in there
-        ]
+        missing = self._missing()
         call, attempt = dask.delayed(hold), uuid4().hex[:6]
         futures = self.client.compute(
             [
@@ -122,7 +128,7 @@ class Cluster:
                     f"Training gave up: {len(futures) - done} of {len(futures)} partitions were "
                     f"not computed in {PATIENCE:g} s. Are there workers, with enough memory?"
                 )
-            with suppress(TimeoutError):
+            with suppress(TimeoutError, CancelledError):
                 wait(futures, timeout=LOOK_AFTER / 5, return_when="FIRST_COMPLETED")
 
     def open(self, recipe: Recipe) -> None:
@@ -157,12 +163,14 @@ class Cluster:
 
     def ask(self, p: int, name: str, w: Any, how: dict[str, Any]) -> Answer:
         """Let all parts of the p-th problem answer; return the sums, and which parts they were."""
+        since = None  # when it was first asked in vain
         while True:
             losses = self.losses
             try:
                 return self._ask(p, name, w, how)
             except WorkerLostError as error:
-                self._recover(losses, error)
+                since = since or monotonic()
+                self._recover(losses, error, since)
 
     def _ask(self, p: int, name: str, w: Any, how: dict[str, Any]) -> Answer:
         answers: Answer = self.client.sync(self._answers, (p, name, how), w)
@@ -198,36 +206,44 @@ class Cluster:
             reply = await rpc.actor_execute(
                 function="answer", actor=actor, args=[to_serialize(each) for each in arguments]
             )
-        except (OSError, KeyError) as error:  # not there, or another process at its address
+        except OSError as error:
             raise WorkerLostError from error
+        except KeyError as error:  # no such actor
+            raise WorkerLostError(home) from error
         if reply["status"] != "OK":
-            if isinstance(reply["exception"], KeyError | OSError):
-                raise WorkerLostError from reply["exception"]
             raise reply["exception"]
         answer: Answer = reply["result"]
         return answer
 
-    def _recover(self, losses: int, error: BaseException) -> None:
+    def _recover(self, losses: int, error: WorkerLostError, since: float) -> None:
         """Let others hold the partitions of workers that were lost."""
         with self._lock:
             if losses != self.losses:  # somebody else did
                 return
             assert self.recipe is not None
-            while True:
+            sleep(LOOK_AFTER)  # until the scheduler knows
+            if error.emptied is not None:
+                self.actors.pop(error.emptied, None)
+                self.held = [
+                    None if known is None or known.home == error.emptied else known
+                    for known in self.held
+                ]
+            while self._missing():
                 self.losses += 1
                 if self.losses > MOST_LOSSES:
                     raise RuntimeError(
                         f"Training gave up: workers were lost {self.losses} times. They may need "
                         "more memory, or smaller partitions."
                     ) from error
-                sleep(LOOK_AFTER)  # until the scheduler knows
                 try:
                     self._hold()
                     self.open(self.recipe)
-                except KilledWorker as killed:
-                    error = killed
+                except KilledWorker:  # the next one that was lost
                     continue
-                return
+            if monotonic() - since > PATIENCE:
+                raise RuntimeError(
+                    f"Training gave up: a worker has not answered for {PATIENCE:g} s."
+                ) from error
 
     def duals(self, p: int, which: str, born: dict[int, str]) -> list[Any]:
         """Return the p-th problem's signed dual variables of the partitions with rows, as futures.

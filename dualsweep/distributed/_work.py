@@ -20,7 +20,7 @@ from .._threads import Workers
 from ..problems.labels import class_codes, count_classes, row_costs
 from ..rows.dense import passes_over
 from ..rows.layouts import as_rows
-from ..solvers.parts import Part
+from ..solvers.parts import Part, looks_at_rows
 from ..training.data import check_finite
 from ..training.formulations import Formulation, PerClass, formulation
 from ..training.settings import Settings
@@ -38,10 +38,11 @@ __all__ = [
     "signed_duals",
 ]
 
-# Part of a worker's memory that the rows of its partitions may take; those past it are read from
-# disk in each round, one after the other. Dask stops giving tasks to a worker at 0.8 of its memory,
-# of 1 GB some 0.25 is Python and its libraries, and a partition that is read needs room.
-FITS = 0.4
+# Part of a worker's memory that its partitions may take; the rows of those past it are read from
+# disk each time, one partition after the other. Dask stops giving tasks to a worker at 0.8 of its
+# memory. Of 1 GB, Python and its libraries take 0.25, and a partition that is read needs room.
+FITS = 0.35
+ROW_BYTES = 150  # what training keeps of a row besides its entries
 
 Answer = tuple[Any, Any, dict[int, str]]
 
@@ -76,6 +77,10 @@ class StoreBlock(NamedTuple):
         """Return the rows."""
         return _store(self.path, self.fingerprint).read(self.b)[0]
 
+    def mapped(self) -> Any:
+        """Return the rows, not read yet."""
+        return _store(self.path, self.fingerprint).block(self.b)[0]
+
     def labels(self) -> Any:
         """Return the labels."""
         return _store(self.path, self.fingerprint).read_labels(self.b)
@@ -103,14 +108,18 @@ class _Files:
         for name, array in _arrays(X).items():
             np.save(self.folder / f"{name}.npy", array)
 
-    def read(self) -> Any:
+    def read(self, mode: Any = None) -> Any:
         """Return the rows."""
-        arrays = {file.stem: np.load(file) for file in self.folder.iterdir()}
+        arrays = {file.stem: np.load(file, mode) for file in self.folder.iterdir()}
         if "X" in arrays:
             return arrays["X"]
         X = sp.csr_array(self.shape, dtype=arrays["data"].dtype)
         X.data, X.indices, X.indptr = arrays["data"], arrays["indices"], arrays["indptr"]
         return X
+
+    def mapped(self) -> Any:
+        """Return the rows, not read yet."""
+        return self.read("r")
 
     def remove(self) -> None:
         """Remove the files."""
@@ -124,7 +133,7 @@ class _Shard:
         self.home = home
         self.X = X  # None if it is to be read each time
         self.files = files  # where it is read from; or None
-        self.n_bytes = 0 if X is None else _n_bytes(X)
+        self.n_bytes = ROW_BYTES * len(y) + (0 if X is None else _n_bytes(X))
         self.y, self.weight = y, weight
         self.born = uuid4().hex
         self.parts: dict[int, Part] = {}
@@ -133,12 +142,17 @@ class _Shard:
         self.cost: Any = None
         self.sqnorm: Any = None
 
-    def formulation(self, recipe: Recipe, first: int) -> Formulation:
-        """Return the problems of these rows, of which `first` is the number of the first."""
+    def formulation(self, recipe: Recipe, first: int, looks: bool = True) -> Formulation:
+        """Return the problems of these rows, of which `first` is the number of the first.
+
+        Unless anybody `looks` at them, rows on disk are not read.
+        """
         if self.problems is not None:
             return self.problems
         settings, classes = recipe.settings, recipe.classes
-        X = self.files.read() if self.X is None else self.X
+        X = self.X
+        if X is None:
+            X = self.files.read() if looks or self.codes is None else self.files.mapped()
         passes = passes_over(as_rows(X, settings.bias), Workers())
         if self.codes is None:
             self.codes = class_codes(self.y, classes)
@@ -179,7 +193,7 @@ def hold(token: str, k: int, X: Any, y: Any, weight: Any) -> Description:
     memory = worker.memory_manager.memory_limit
     with _lock:
         in_use = sum(shard.n_bytes for shard in _shards.values())
-        fits = not memory or in_use + _n_bytes(X) <= FITS * memory
+        fits = not memory or in_use + _n_bytes(X) + ROW_BYTES * len(y) <= FITS * memory
         if not fits and files is None:
             files = _Files(Path(worker.local_directory) / f"dualsweep-{uuid4().hex}", X)
         shard = _Shard(worker.address, X if fits else None, files, y, weight)
@@ -222,7 +236,7 @@ class Home:
     ) -> Answer:
         p, name, how = question
         shard = _shards[self.recipe.token, k]
-        problem = shard.formulation(self.recipe, first).problem(p)
+        problem = shard.formulation(self.recipe, first, looks_at_rows(name, **how)).problem(p)
         if p not in shard.parts:
             settings = self.recipe.settings
             shard.parts[p] = Part(problem, settings.schedule, (settings.seed, p, k))
@@ -257,7 +271,7 @@ def signed_duals(recipe: Recipe, p: int, which: str, born: str | None, k: int, f
             "A worker was lost, and with it dual variables of the model. Fit again to have them; "
             "the model itself and its certificate stand."
         )
-    problems = shard.formulation(recipe, first)
+    problems = shard.formulation(recipe, first, looks=False)
     alpha = shard.parts.pop(p).duals(problems.problem(p), which)
     if isinstance(problems, PerClass):
         return sp.csr_array((alpha * problems.labels(p, shard.codes))[None, :])

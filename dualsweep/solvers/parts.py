@@ -29,6 +29,7 @@ __all__ = [
     "PartsHere",
     "PartsProblem",
     "RemoteSlacks",
+    "looks_at_rows",
 ]
 
 LOCAL_SWEEPS = 3  # of a part in a round
@@ -123,6 +124,11 @@ class Part:
         """Return dual variables; those of a part that was lost after it kept some are 0."""
         duals = getattr(self, which)
         return problem.zero_alpha() if duals is None else duals
+
+
+def looks_at_rows(name: str, do: str = "", **how: Any) -> bool:
+    """Tell whether a method of `Part` looks at the rows."""
+    return name not in ("keep", "expand", "reset", "take") and do != "slope"
 
 
 class Parts(Protocol):
