@@ -4,6 +4,7 @@ import itertools
 import os
 import signal
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -170,25 +171,87 @@ def test_what_cannot_be_trained_is_refused(client, text):
         model.fit(da.from_array(broken, chunks=(300, -1)), y)
 
 
-@pytest.mark.parametrize("at", [3, 9])
-def test_a_worker_that_is_killed(client, text, monkeypatch, at):
+@pytest.mark.parametrize(("method", "at"), [("sweeps", 3), ("sweeps", 9), ("newton", 7)])
+def test_a_worker_that_is_killed(client, text, monkeypatch, method, at):
     """In the middle of training: its partitions are computed again, the certificate holds."""
     X, y = text
+    if method == "sweeps":
+        monkeypatch.setattr("dualsweep.solvers.policy.DIRECT_WEIGHTS", 0)
     asked = []
     ask = Cluster._ask
 
-    def ask_and_kill(self, recipe, p, name, w, how):
+    def ask_and_kill(self, p, name, w, how):
         asked.append(name)
         if len(asked) == at:
-            victim = sorted(set(self.homes.values()))[0]
+            victim = self.groups[0][0]
             os.kill(client.run(os.getpid, workers=[victim])[victim], signal.SIGKILL)
-        return ask(self, recipe, p, name, w, how)
+        return ask(self, p, name, w, how)
 
     monkeypatch.setattr(Cluster, "_ask", ask_and_kill)
-    model = LinearSVC(C=0.1, tol=1e-4, random_state=0)
-    model.fit(delayed_blocks(X, y, (200, 200, 200)))
+    model = LinearSVC(C=0.1, random_state=0).fit(delayed_blocks(X, y, (200, 200, 200)))
     assert len(asked) > at
+    assert ("newton" in asked) == (method == "newton")
     assert_certified(model, X, y)
+
+
+def test_a_partition_that_cannot_be_computed_again(client, text):
+    X, y = text
+    held = [dask.delayed(client.scatter(part)) for part in (X, y)]
+    model = LinearSVC(C=0.1, random_state=0)
+    ask, killed = Cluster._ask, []
+
+    def ask_and_kill(self, p, name, w, how):
+        if not killed:
+            killed.append(self.groups[0][0])
+            os.kill(client.run(os.getpid, workers=killed)[killed[0]], signal.SIGKILL)
+        return ask(self, p, name, w, how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Cluster, "_ask", ask_and_kill)
+        patch.setattr("dualsweep.distributed._cluster.LOST", 1.0)
+        with pytest.raises(RuntimeError, match="cannot be computed again"):
+            model.fit([tuple(held)])
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_rows_past_the_memory_of_workers_are_read_from_disk(client, text, dense, monkeypatch):
+    """Each time that they are looked at, and the files are gone in the end."""
+    from dualsweep.distributed import _work
+
+    def on_disk(dask_worker):
+        files = Path(dask_worker.local_directory).glob("dualsweep-*/*.npy")
+        return [shard.X is None for shard in _work._shards.values()], len(list(files))
+
+    X, y = text
+    monkeypatch.setattr("dualsweep.solvers.policy.DIRECT_WEIGHTS", 0 if dense else 2000)
+    parts = delayed_blocks(X.toarray() if dense else X, y, (200, 200, 200))
+    seen = []
+    ask = Cluster._ask
+
+    def ask_and_look(self, *question):
+        seen.append(client.run(on_disk).values())
+        return ask(self, *question)
+
+    monkeypatch.setattr(Cluster, "_ask", ask_and_look)
+    fits = _work.FITS
+    client.run(lambda: setattr(_work, "FITS", 0.0))
+    try:
+        model = LinearSVC(C=0.1, random_state=0).fit(parts)
+    finally:
+        client.run(lambda: setattr(_work, "FITS", fits))
+    assert all(sum(n for _, n in workers) == 3 * (1 if dense else 3) for workers in seen)
+    assert all(all(held) for workers in seen for held, _ in workers)
+    assert_certified(model, X, y)
+    assert all(n == 0 for _, n in client.run(on_disk).values())
+
+
+def test_workers_that_only_the_scheduler_can_reach(client, text, monkeypatch):
+    async def unreachable(self, homes):
+        return False
+
+    monkeypatch.setattr(Cluster, "_reach", unreachable)
+    X, y = text
+    assert_certified(LinearSVC(C=0.1, random_state=0).fit(delayed_blocks(X, y)), X, y)
 
 
 def test_nothing_is_left_on_the_workers(client, text):

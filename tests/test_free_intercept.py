@@ -12,7 +12,6 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import scale
 
-import dualsweep.solvers.iterates as iterates
 from dualsweep import LinearSVC, LinearSVCCV, LinearSVR, LinearSVRCV, certify, svc_path, svr_path
 from dualsweep.datasets import make_text_like
 from dualsweep.io import load_model, save_model, write_store
@@ -142,7 +141,7 @@ def test_many_features_are_swept(loss):
 def test_conjugate_gradients_reach_the_same(monkeypatch, rows, loss):
     X, y = labels_for(loss, rows)
     direct = model_of(loss, tol=1e-7).fit(X, y)
-    monkeypatch.setattr(iterates, "DIRECT_WEIGHTS", 0)
+    monkeypatch.setattr("dualsweep.solvers.newton.DIRECT_WEIGHTS", 0)
     iterative = model_of(loss, tol=1e-7, solver="newton").fit(X, y)
     assert_certified(iterative, X, y)
     assert iterative.primal_objective_ == pytest.approx(direct.primal_objective_, rel=2e-7)

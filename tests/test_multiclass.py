@@ -13,7 +13,6 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.svm import LinearSVC as SklearnLinearSVC
 
-import dualsweep.solvers.iterates as iterates
 from dualsweep import LinearSVC
 from dualsweep.kernels import duals
 from dualsweep.kernels.multiclass import _firmness, _losses, _rounding, _violation, block_step
@@ -666,7 +665,7 @@ def test_newton_passes_begin_with_a_projection(joint, scale, shift, k):
 def test_conjugate_gradients_reach_the_same(monkeypatch, formulation):
     _, problem = setup(formulation, cost=3.0)
     direct = solve(problem, solver="newton", tol=1e-8)
-    monkeypatch.setattr(iterates, "DIRECT_WEIGHTS", 0)
+    monkeypatch.setattr("dualsweep.solvers.newton.DIRECT_WEIGHTS", 0)
     iterative = solve(problem, solver="newton", tol=1e-8)
     assert iterative.converged
     assert iterative.n_newton == iterative.n_iter

@@ -83,7 +83,7 @@ def test_conjugate_gradients_reach_the_same(monkeypatch, loss, cost):
     problem = naive.library_problem(*naive.random_data(30, 8), cost, loss, BIAS)
     direct = new_run(problem)
     newton(direct)
-    monkeypatch.setattr(iterates, "DIRECT_WEIGHTS", 0)
+    monkeypatch.setattr("dualsweep.solvers.newton.DIRECT_WEIGHTS", 0)
     iterative = new_run(problem)
     newton(iterative)
     assert direct.converged

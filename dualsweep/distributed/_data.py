@@ -8,11 +8,12 @@ import dask
 import dask.array as da
 
 from ..solvers.blocks import Blocks
-from ._work import as_block, as_column
+from ._work import StoreBlock, as_block, as_column
 
 __all__ = ["Lazy", "is_collection", "partitions"]
 
-Lazy = tuple[Any, Any, Any]  # rows, labels and weights of a partition, delayed; weights or None
+# Rows, labels and weights of a partition, delayed; rows may be a block of a store, weights None.
+Lazy = tuple[Any, Any, Any]
 
 
 def is_collection(X: Any) -> bool:
@@ -53,10 +54,11 @@ def _rows(X: Any) -> tuple[list[Any], Any, list[Any] | None]:
             )
         return [block(x) for x in X.to_delayed()[:, 0]], X.chunks[0], None
     if isinstance(X, Blocks):
-        read = dask.delayed(_read)
-        pairs = [read(str(X.path), b) for b in range(len(X.block_bytes))]  # type: ignore[attr-defined]
+        path = str(X.path.resolve())  # type: ignore[attr-defined]
+        blocks = [StoreBlock(path, X.fingerprint, b) for b in range(len(X.block_bytes))]
         sizes = tuple((X.starts[1:] - X.starts[:-1]).tolist())
-        return [block(x[0]) for x in pairs], sizes, [dask.delayed(as_column)(x[1]) for x in pairs]
+        labels = [dask.delayed(StoreBlock.labels)(block) for block in blocks]
+        return blocks, sizes, labels
     if hasattr(X, "to_delayed") and hasattr(X, "columns"):
         return [block(x) for x in X.to_delayed()], None, None
     if isinstance(X, list | tuple) and X and all(map(is_collection, X)):
@@ -68,13 +70,6 @@ def _rows(X: Any) -> tuple[list[Any], Any, list[Any] | None]:
         f"of blocks and labels) or a store, but is {type(X).__name__}. For rows in memory there is "
         "dualsweep.LinearSVC."
     )
-
-
-def _read(path: str, b: int) -> tuple[Any, Any]:
-    """Return rows and labels of a block of a store, which the worker opens itself."""
-    from ..io.store import open_store
-
-    return open_store(path).read(b)
 
 
 def _columns(y: Any, name: str, n: int, sizes: Any) -> list[Any]:

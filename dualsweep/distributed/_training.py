@@ -34,7 +34,7 @@ class ClusterSet:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        described = [cluster.described[k] for k in cluster.used]
+        described = [cluster.held[k] for k in cluster.used]
         if not described:
             raise ValueError("All partitions of X are empty: there is nothing to learn from.")
         widths = sorted({known.n_features for known in described})
@@ -62,8 +62,8 @@ class ClusterFormulation(Formulation):
         class_weight, self.costs = class_costs(
             settings.C, settings.class_weight, data.classes, data.mass
         )
-        self.recipe = Recipe(cluster.token, settings, data.classes, class_weight)
         self.cluster = cluster
+        cluster.open(Recipe(cluster.token, settings, data.classes, class_weight))
         no_rows = as_rows(np.empty((0, data.n_features)), settings.bias)
         none = np.empty(0)
         self.like = formulation(
@@ -85,7 +85,7 @@ class ClusterFormulation(Formulation):
         # Of one row per class: the costs of all rows, and what each of them loses where w is 0.
         whole = like.with_costs(self.costs)
         return PartsProblem(
-            ClusterParts(self.cluster, self.recipe, p), like, primal_at_zero=whole.primal_at_zero
+            ClusterParts(self.cluster, p), like, primal_at_zero=whole.primal_at_zero
         )
 
     def complete(self, results: list[Result]) -> None:
@@ -97,7 +97,7 @@ class ClusterFormulation(Formulation):
         """Keep the dual variables on the workers, with signs."""
         duals = result.alpha
         born = {} if duals.problem.outdated else duals.problem.parts.born
-        result.alpha = self.cluster.duals(self.recipe, p, duals.which, born)
+        result.alpha = self.cluster.duals(p, duals.which, born)
         return result
 
     def dual_coef(self, results: list[Result]) -> Any:

@@ -1,11 +1,16 @@
-"""What workers do: the dual variables of their partitions stay here, from round to round."""
+"""What workers do: partitions and their dual variables stay here, from round to round."""
 
 from __future__ import annotations
 
+from functools import lru_cache
+from os import PathLike
+from pathlib import Path
+from shutil import rmtree
 from threading import Lock
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from uuid import uuid4
+from weakref import finalize
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,12 +20,31 @@ from .._threads import Workers
 from ..problems.labels import class_codes, count_classes, row_costs
 from ..rows.dense import passes_over
 from ..rows.layouts import as_rows
-from ..solvers.parts import Part
+from ..solvers.parts import Part, looks_at_rows
 from ..training.data import check_finite
 from ..training.formulations import Formulation, PerClass, formulation
 from ..training.settings import Settings
 
-__all__ = ["Partition", "Recipe", "add", "answer", "as_block", "describe", "forget", "signed_duals"]
+__all__ = [
+    "Description",
+    "Home",
+    "Recipe",
+    "StoreBlock",
+    "add",
+    "as_block",
+    "as_column",
+    "forget",
+    "hold",
+    "signed_duals",
+]
+
+# Part of a worker's memory that its partitions may take; the rows of those past it are read from
+# disk each time, one partition after the other. Dask stops giving tasks to a worker at 0.8 of its
+# memory. Of 1 GB, Python and its libraries take 0.25, and a partition that is read needs room.
+FITS = 0.35
+ROW_BYTES = 150  # what training keeps of a row besides its entries
+
+Answer = tuple[Any, Any, dict[int, str]]
 
 
 class Recipe(NamedTuple):
@@ -32,83 +56,207 @@ class Recipe(NamedTuple):
     class_weight: Any  # by class; None if all weigh the same
 
 
-class Partition(NamedTuple):
-    """Rows, labels and weights of a partition, as Dask has them."""
+class Description(NamedTuple):
+    """What the client knows of a partition."""
 
-    number: int
-    first: int  # its first row among those of all partitions
-    X: Any
-    y: Any
-    weight: Any  # or None
+    home: str  # address of the worker that holds it
+    born: str  # differs each time that it is taken over
+    n_rows: int
+    n_features: int
+    counts: tuple[Any, Any]  # its classes, and how much weight they have
+
+
+class StoreBlock(NamedTuple):
+    """A block of a store, which the worker that holds it opens itself."""
+
+    path: str
+    fingerprint: str
+    b: int
+
+    def read(self) -> Any:
+        """Return the rows."""
+        return _store(self.path, self.fingerprint).read(self.b)[0]
+
+    def mapped(self) -> Any:
+        """Return the rows, not read yet."""
+        return _store(self.path, self.fingerprint).block(self.b)[0]
+
+    def labels(self) -> Any:
+        """Return the labels."""
+        return _store(self.path, self.fingerprint).read_labels(self.b)
+
+    def remove(self) -> None:
+        """Do nothing: the store is the user's."""
+
+
+@lru_cache(maxsize=4)  # a store remembers which of its files it has compared with their checksums
+def _store(path: str, fingerprint: str) -> Any:
+    from ..io.store import open_store
+
+    store = open_store(path)
+    if store.fingerprint != fingerprint:
+        raise ValueError(f"The store {path} is not what it was when training began.")
+    return store
+
+
+class _Files:
+    """Rows in files of this worker, to be read when they are needed."""
+
+    def __init__(self, folder: str | PathLike[str], X: Any) -> None:
+        self.folder, self.shape = Path(folder), X.shape
+        self.folder.mkdir(parents=True)
+        for name, array in _arrays(X).items():
+            np.save(self.folder / f"{name}.npy", array)
+
+    def read(self, mode: Any = None) -> Any:
+        """Return the rows."""
+        arrays = {file.stem: np.load(file, mode) for file in self.folder.iterdir()}
+        if "X" in arrays:
+            return arrays["X"]
+        X = sp.csr_array(self.shape, dtype=arrays["data"].dtype)
+        X.data, X.indices, X.indptr = arrays["data"], arrays["indices"], arrays["indptr"]
+        return X
+
+    def mapped(self) -> Any:
+        """Return the rows, not read yet."""
+        return self.read("r")
+
+    def remove(self) -> None:
+        """Remove the files."""
+        rmtree(self.folder, ignore_errors=True)
 
 
 class _Shard:
-    """What is kept of a partition between two tasks; the rows are Dask's to keep, or to spill."""
+    """A partition, and what training has come to know of it."""
 
-    def __init__(self, recipe: Recipe, partition: Partition) -> None:
-        settings = recipe.settings
-        self.codes = class_codes(partition.y, recipe.classes)
-        weight = None if partition.weight is None else partition.weight.astype(np.float64)
-        given = (settings.C, recipe.class_weight, recipe.classes)
-        self.cost = row_costs(*given, self.codes, weight, all_rows=False)
-        passes = passes_over(as_rows(partition.X, settings.bias), Workers())
-        self.sqnorm = passes.sqnorms()
-        check_finite(self.sqnorm, partition.first)
-        self.parts: dict[int, Part] = {}
+    def __init__(self, home: str, X: Any, files: Any, y: Any, weight: Any) -> None:
+        self.home = home
+        self.X = X  # None if it is to be read each time
+        self.files = files  # where it is read from; or None
+        self.n_bytes = ROW_BYTES * len(y) + (0 if X is None else _n_bytes(X))
+        self.y, self.weight = y, weight
         self.born = uuid4().hex
+        self.parts: dict[int, Part] = {}
+        self.problems: Formulation | None = None
+        self.codes: Any = None
+        self.cost: Any = None
+        self.sqnorm: Any = None
 
-    def formulation(self, recipe: Recipe, X: Any) -> Formulation:
-        passes = passes_over(as_rows(X, recipe.settings.bias), Workers())
-        given = (recipe.classes, self.codes, self.cost)
-        return formulation(recipe.settings, passes, self.sqnorm, *given)
+    def formulation(self, recipe: Recipe, first: int, looks: bool = True) -> Formulation:
+        """Return the problems of these rows, of which `first` is the number of the first.
+
+        Unless anybody `looks` at them, rows on disk are not read.
+        """
+        if self.problems is not None:
+            return self.problems
+        settings, classes = recipe.settings, recipe.classes
+        X = self.X
+        if X is None:
+            X = self.files.read() if looks or self.codes is None else self.files.mapped()
+        passes = passes_over(as_rows(X, settings.bias), Workers())
+        if self.codes is None:
+            self.codes = class_codes(self.y, classes)
+            weight = None if self.weight is None else self.weight.astype(np.float64)
+            given = (settings.C, recipe.class_weight, classes)
+            self.cost = row_costs(*given, self.codes, weight, all_rows=False)
+            self.sqnorm = passes.sqnorms()
+            check_finite(self.sqnorm, first)
+        problems = formulation(settings, passes, self.sqnorm, classes, self.codes, self.cost)
+        if self.X is not None:
+            self.problems = problems
+        return problems
+
+    def remove(self) -> None:
+        """Remove what is on disk."""
+        if self.files is not None:
+            self.files.remove()
 
 
-Answer = tuple[Any, Any, dict[int, str]]
-
-_shards: dict[tuple[str, int], _Shard] = {}
+_shards: dict[tuple[str, int], _Shard] = {}  # by training and number of the partition
 _lock = Lock()
 
 
-def answer(
-    recipe: Recipe, p: int, name: str, w: Any, how: dict[str, Any], *partitions: tuple[Any, ...]
-) -> Answer:
-    """Let partitions' parts of the p-th problem do something; see `dualsweep.solvers.parts.Part`.
-
-    Returns the sums of their answers, and which dual variables they were done with. Those of a
-    partition differ from the answer before if the worker was lost meanwhile, and they with it.
-    """
-    return add(*(_answer(recipe, p, name, w, how, Partition(*here)) for here in partitions))
-
-
-def _answer(
-    recipe: Recipe, p: int, name: str, w: Any, how: dict[str, Any], here: Partition
-) -> Answer:
-    key = (recipe.token, here.number)
+def hold(token: str, k: int, X: Any, y: Any, weight: Any) -> Description:
+    """Check partition k and keep it on this worker; say what is in it."""
+    files: Any = X if isinstance(X, StoreBlock) else None
+    X = as_block(X if files is None else files.read())
+    if len(y) != X.shape[0]:
+        raise ValueError(f"A partition of X has {X.shape[0]} rows, but that of y {len(y)}.")
+    if weight is not None:
+        if len(weight) != X.shape[0]:
+            raise ValueError(
+                f"A partition of X has {X.shape[0]} rows, but that of sample_weight {len(weight)}."
+            )
+        if not (np.isfinite(weight).all() and (weight >= 0).all()):
+            raise ValueError("sample_weight must not be negative, NaN or infinite.")
+    worker = get_worker()
+    memory = worker.memory_manager.memory_limit
     with _lock:
-        if key not in _shards:
-            _shards[key] = _Shard(recipe, here)
-        shard = _shards[key]
-    problem = shard.formulation(recipe, here.X).problem(p)
-    if p not in shard.parts:
-        seed = (recipe.settings.seed, p, here.number)
-        shard.parts[p] = Part(problem, recipe.settings.schedule, seed)
-    sent = () if w is None else (w,)
-    weights, numbers = getattr(shard.parts[p], name)(problem, *sent, **how)
-    return weights, numbers, {here.number: shard.born}
+        in_use = sum(shard.n_bytes for shard in _shards.values())
+        fits = not memory or in_use + _n_bytes(X) + ROW_BYTES * len(y) <= FITS * memory
+        if not fits and files is None:
+            files = _Files(Path(worker.local_directory) / f"dualsweep-{uuid4().hex}", X)
+        shard = _Shard(worker.address, X if fits else None, files, y, weight)
+        _shards[token, k] = shard
+    n_rows, n_features = X.shape
+    counts = count_classes(y, weight)
+    return Description(worker.address, shard.born, n_rows, n_features, counts)
+
+
+class Home:
+    """Answers for the partitions of this worker: an actor."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        # When nobody refers to this any more, be it that the client is gone.
+        finalize(self, forget, recipe.token, get_worker().address)
+
+    def answer(
+        self, question: tuple[int, str, dict[str, Any]], w: Any, firsts: dict[int, int]
+    ) -> Answer:
+        """Let parts of the p-th problem do something; see `dualsweep.solvers.parts.Part`.
+
+        `firsts` are the partitions to ask, with the numbers of their first rows. Returns the sums
+        of the answers, and which dual variables they were done with.
+        """
+        numbers = list(firsts)
+        n_threads = get_worker().state.nthreads
+
+        def one(k: int) -> Answer:
+            return self._answer(question, w, k, firsts[k])
+
+        total: tuple[Answer, ...] = ()
+        with Workers(n_threads) as workers:
+            for t in range(0, len(numbers), n_threads):  # so that few weights are there at a time
+                total = (add(*total, *workers.map(one, numbers[t : t + n_threads])),)
+        return total[0]
+
+    def _answer(
+        self, question: tuple[int, str, dict[str, Any]], w: Any, k: int, first: int
+    ) -> Answer:
+        p, name, how = question
+        shard = _shards[self.recipe.token, k]
+        problem = shard.formulation(self.recipe, first, looks_at_rows(name, **how)).problem(p)
+        if p not in shard.parts:
+            settings = self.recipe.settings
+            shard.parts[p] = Part(problem, settings.schedule, (settings.seed, p, k))
+        sent = () if w is None else (w,)
+        weights, numbers = getattr(shard.parts[p], name)(problem, *sent, **how)
+        return weights, numbers, {k: shard.born}
 
 
 def add(*answers: Answer) -> Answer:
-    """Return the sums of answers."""
+    """Return the sums of answers; the first may be overwritten."""
     weights, numbers, born = answers[0]
     for more, others, births in answers[1:]:
-        weights = None if weights is None else weights + more
+        weights = None if weights is None else np.add(weights, more, out=weights)
         numbers = None if numbers is None else numbers + others
         born = born | births
     return weights, numbers, born
 
 
-def signed_duals(recipe: Recipe, p: int, which: str, born: str | None, *partition: Any) -> Any:
-    """Return the p-th problem's signed dual variables of a partition's rows, and let go of them.
+def signed_duals(recipe: Recipe, p: int, which: str, born: str | None, k: int, first: int) -> Any:
+    """Return the p-th problem's signed dual variables of partition k, and let go of them.
 
     CSR, one row for a binary problem, else one for each row of the model's weights.
 
@@ -117,14 +265,13 @@ def signed_duals(recipe: Recipe, p: int, which: str, born: str | None, *partitio
     RuntimeError
         If they were lost with the worker that had them.
     """
-    here = Partition(*partition)
-    shard = _shards.get((recipe.token, here.number))
+    shard = _shards.get((recipe.token, k))
     if shard is None or shard.born != born or p not in shard.parts:
         raise RuntimeError(
             "A worker was lost, and with it dual variables of the model. Fit again to have them; "
             "the model itself and its certificate stand."
         )
-    problems = shard.formulation(recipe, here.X)
+    problems = shard.formulation(recipe, first, looks=False)
     alpha = shard.parts.pop(p).duals(problems.problem(p), which)
     if isinstance(problems, PerClass):
         return sp.csr_array((alpha * problems.labels(p, shard.codes))[None, :])
@@ -132,11 +279,12 @@ def signed_duals(recipe: Recipe, p: int, which: str, born: str | None, *partitio
     return sp.csr_array(problems.dual_coef([found]))
 
 
-def forget(token: str) -> None:
-    """Let go of all that a training kept on this worker."""
+def forget(token: str, home: str | None = None) -> None:
+    """Let go of all that a training kept here; if workers share a process, on one of them."""
     with _lock:
-        for key in [key for key in _shards if key[0] == token]:
-            del _shards[key]
+        for key, shard in list(_shards.items()):
+            if key[0] == token and home in (None, shard.home):
+                _shards.pop(key).remove()
 
 
 def as_block(X: Any) -> Any:
@@ -164,28 +312,11 @@ def as_column(y: Any) -> Any:
     return y
 
 
-class Description(NamedTuple):
-    """What the client knows of a partition."""
-
-    n_rows: int
-    n_features: int
-    n_bytes: int
-    memory: int  # that its worker may use; 0 if there is no limit
-    counts: tuple[Any, Any]  # its classes, and how much weight they have
+def _arrays(X: Any) -> dict[str, Any]:
+    if sp.issparse(X):
+        return {"data": X.data, "indices": X.indices, "indptr": X.indptr}
+    return {"X": X}
 
 
-def describe(X: Any, y: Any, weight: Any) -> Description:
-    """Check a partition and say what is in it."""
-    if len(y) != X.shape[0]:
-        raise ValueError(f"A partition of X has {X.shape[0]} rows, but that of y {len(y)}.")
-    if weight is not None:
-        if len(weight) != X.shape[0]:
-            raise ValueError(
-                f"A partition of X has {X.shape[0]} rows, but that of sample_weight {len(weight)}."
-            )
-        if not (np.isfinite(weight).all() and (weight >= 0).all()):
-            raise ValueError("sample_weight must not be negative, NaN or infinite.")
-    arrays = (X.data, X.indices, X.indptr) if sp.issparse(X) else (X,)
-    n_bytes = sum(array.nbytes for array in arrays)
-    memory = get_worker().memory_manager.memory_limit or 0
-    return Description(X.shape[0], X.shape[1], n_bytes, memory, count_classes(y, weight))
+def _n_bytes(X: Any) -> int:
+    return sum(array.nbytes for array in _arrays(X).values())

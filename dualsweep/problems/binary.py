@@ -53,6 +53,11 @@ class BinaryProblem:
         return np.flatnonzero(self.cost > 0)
 
     @property
+    def mean_cost(self) -> float:
+        """The mean of the costs of these rows."""
+        return float(self.cost[self.candidates].mean())
+
+    @property
     def primal_at_zero(self) -> float:
         """Objective of w = 0, where every loss is 1 whatever the data; of regression, its own."""
         if np.ndim(self.target) == 0 and not self.loss.kink:

@@ -51,6 +51,11 @@ class MulticlassProblem:
         return np.flatnonzero(self.cost > 0)
 
     @property
+    def mean_cost(self) -> float:
+        """The mean of the costs of these rows."""
+        return float(self.cost[self.candidates].mean())
+
+    @property
     def primal_at_zero(self) -> float:
         """Objective of W = 0, where a row loses 1, or 1 per other class."""
         return float(self.cost.sum()) * (1 if self.joint else self.n_classes - 1)

@@ -1,20 +1,8 @@
-"""Training on rows in parts that stay where they are, such as the partitions of a cluster.
+"""Rows in parts that stay where they are, such as the partitions of a cluster.
 
-With u_k the weights of the dual variables of part k, and f_k what else these contribute, the dual
-is ``1/2 |sum_k u_k|^2 + sum_k f_k``: parts meet in the sum of their weights only. That is a sharing
-problem, which the alternating direction method of multipliers solves for any penalty rho > 0 (Boyd
-et al. 2011, section 7.3). In a round each part minimises
-
-    f_k + rho / 2 |u_k - (the u_k it had) + start / rho|^2
-
-by a few sweeps over its own rows, where `start` is the same vector for all, and answers with its
-u_k; their sum is w. In the variables ``rho alpha`` this is the problem of the part's rows alone
-with costs ``rho C``, whose weights start at `start`: kernels need not know. Without multipliers and
-with rho the number of parts it is CoCoA+ (Ma et al. 2015), which is safe, and slow.
-
-Rounds to a relative gap of 1e-3 on blogs at C = 1, its rows at random in four parts, for hinge and
-squared hinge: 564 and 119 for CoCoA+, 30 and 15 with multipliers and rho = 0.5 throughout; 53 for
-hinge with rho = 1, 52 for squared hinge with rho = 2.
+A `Part` has the dual variables of some rows and answers questions about them, whose answers are
+added up: that is all in which parts meet. Rounds of sweeps are in `dualsweep.solvers.multipliers`;
+Newton steps are those of `dualsweep.solvers.newton`, with the slacks of the rows in the parts.
 
 Weights are summed up afresh from the dual variables in each round. So nothing drifts, and a part
 that was lost and starts again from nothing makes the model worse but no certificate wrong.
@@ -22,27 +10,29 @@ that was lost and starts again from nothing makes the model worse but no certifi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from typing import Any, Protocol
 
 import numpy as np
 
 from .._random import random_state
-from ..kernels.certificate import primal_and_gap, squared_length
+from ..problems.multiclass import MulticlassProblem
+from .iterates import Slacks, slacks_of
 from .run import Run
 from .schedules import SCHEDULES
 
-__all__ = ["Part", "Parts", "PartsProblem", "PartsSweeper"]
+__all__ = [
+    "Part",
+    "PartLostError",
+    "Parts",
+    "PartsHere",
+    "PartsProblem",
+    "RemoteSlacks",
+    "looks_at_rows",
+]
 
 LOCAL_SWEEPS = 3  # of a part in a round
-
-# rho is halved where ROUNDS rounds leave more than SLOW of the gap, down to LEAST_RHO; powers of
-# two scale dual variables without rounding. Rounds for hinge and squared hinge, C = 1, four parts,
-# with 0.5 throughout, with this, and down to 1/64: 252 and 145, 186 and 54, over 400 and 100 on
-# digits (0 against the rest); over 400 and 13, 220 and 13, over 400 and 13 on generated text.
-FIRST_RHO, LEAST_RHO = 0.5, 0.125
-ROUNDS, SLOW = 8, 0.5
-RELAX = 1.6  # over-relaxation, as usual
 
 Answer = tuple[Any, Any]  # weights, or None; numbers, or None
 
@@ -57,6 +47,7 @@ class Part:
     def __init__(self, problem: Any, schedule: str, seed: tuple[int, ...]) -> None:
         self.alpha = problem.zero_alpha()
         self.kept: Any = None
+        self.slacks: Slacks | None = None  # of Newton steps
         self.plan = SCHEDULES[schedule](problem.candidates, random_state(*seed))
 
     def advance(self, problem: Any, start: Any, rho: float) -> Answer:
@@ -88,6 +79,32 @@ class Part:
         slack = np.empty(len(members))
         return None, problem.totals(members, self.duals(problem, which), w, length, slack)
 
+    def begin(self, problem: Any, w: Any) -> Answer:
+        """Begin Newton steps from w and the dual variables."""
+        self.slacks = slacks_of(problem, w, self.alpha, lambda: False, keep_gram=False)
+        self.slacks.leave()
+        return None, None
+
+    def newton(self, problem: Any, *weights: Any, do: str, **how: Any) -> Answer:
+        """Let the slacks answer; see `dualsweep.solvers.iterates.Slacks`."""
+        if self.slacks is None:  # a part that was lost; the answer does not count
+            self.begin(problem, problem.zero_weights())
+        assert self.slacks is not None
+        self.slacks.visit(problem)
+        made = getattr(self.slacks, do)(*weights, **how)
+        self.slacks.leave()
+        if do == "measure":
+            return made  # type: ignore[no-any-return]
+        return (None, made) if do in ("aim", "slope") else (made, None)
+
+    def take(self, problem: Any) -> Answer:
+        """Make the dual point of the slacks the dual variables."""
+        if self.slacks is not None:
+            self.slacks.visit(problem)
+            self.alpha = self.slacks.duals()
+            self.slacks.leave()
+        return None, None
+
     def keep(self, problem: Any) -> Answer:
         """Keep the dual variables as they are."""
         self.kept = copy(self.alpha)
@@ -109,6 +126,11 @@ class Part:
         return problem.zero_alpha() if duals is None else duals
 
 
+def looks_at_rows(name: str, do: str = "", **how: Any) -> bool:
+    """Tell whether a method of `Part` looks at the rows."""
+    return name not in ("keep", "expand", "reset", "take") and do != "slope"
+
+
 class Parts(Protocol):
     """Where the parts of a problem are, and how they are reached."""
 
@@ -118,6 +140,59 @@ class Parts(Protocol):
 
     def ask(self, name: str, w: Any = None, **how: Any) -> Answer:
         """Call a method of each `Part`, with its rows; return the sums of the answers."""
+
+
+class PartsHere:
+    """Parts in this process, for tests and simulations.
+
+    Parameters
+    ----------
+    problems : list of BinaryProblem or MulticlassProblem
+        Their rows.
+    schedule : str
+        A name from `SCHEDULES`.
+    lose : callable
+        Told the number of each question, before it is answered; returns a part to lose, or None.
+    """
+
+    def __init__(
+        self,
+        problems: list[Any],
+        schedule: str = "auto",
+        lose: Callable[[int], int | None] = lambda t: None,
+    ) -> None:
+        self.problems, self.schedule, self.lose = problems, schedule, lose
+        self.n_parts, self.n_rows = len(problems), sum(problem.n_rows for problem in problems)
+        self.restarts = self.n_asked = 0
+        self.n_sent = self.n_summed = 0  # questions with weights, and answers
+        self.parts = [self._new(k) for k in range(self.n_parts)]
+
+    @property
+    def n_rounds(self) -> int:
+        """Rounds: a broadcast of weights, a sum of weights, or both."""
+        return max(self.n_sent, self.n_summed)
+
+    def _new(self, k: int) -> Part:
+        return Part(self.problems[k], self.schedule, (0, k))
+
+    def ask(self, name: str, w: Any = None, **how: Any) -> Answer:
+        """Call a method of each part; return the sums of the answers."""
+        self.n_asked += 1
+        lost = self.lose(self.n_asked)
+        if lost is not None:
+            self.parts[lost] = self._new(lost)
+            self.restarts += 1
+        sent = () if w is None else (w,)
+        answers = [
+            getattr(part, name)(problem, *sent, **how)
+            for part, problem in zip(self.parts, self.problems, strict=True)
+        ]
+        weights, numbers = (
+            None if answers[0][t] is None else sum(answer[t] for answer in answers) for t in (0, 1)
+        )
+        self.n_sent += w is not None
+        self.n_summed += weights is not None
+        return weights, numbers
 
 
 class RemoteDuals:
@@ -145,7 +220,7 @@ class PartsProblem:
     """
 
     def __init__(self, parts: Parts, like: Any, primal_at_zero: float) -> None:
-        self.parts = parts
+        self.parts, self.like = parts, like
         self.n_rows = parts.n_rows
         self.candidates = range(parts.n_rows)
         self.weights_shape = like.weights_shape
@@ -153,6 +228,17 @@ class PartsProblem:
         self.zero_weights = like.zero_weights
         self.size, self.margin_length = like.size, like.margin_length
         self._summed = parts.restarts  # as they were when weights were last summed up
+
+    @property
+    def mean_cost(self) -> float:
+        """The mean of the rows' costs."""
+        of_one = float(self.like.with_costs(np.ones(1)).primal_at_zero)
+        return self.primal_at_zero / (of_one * self.n_rows)
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the losses are."""
+        return not isinstance(self.like, MulticlassProblem) and self.like.loss.diag > 0
 
     @property
     def outdated(self) -> bool:
@@ -195,72 +281,64 @@ class PartsProblem:
         """Return 1: the slacks it would take are not kept."""
         return 1.0
 
+    def recheck(self, run: Run) -> None:
+        """Compute a certificate again if a part was lost when it was to keep its dual variables."""
+        while self.outdated:
+            run.check()
 
-class PartsSweeper:
-    """Rounds of sweeps over all parts at once.
+
+class PartLostError(Exception):
+    """A part was lost, and the slacks of its rows with it."""
+
+
+class RemoteSlacks:
+    """The slacks of all parts; see `dualsweep.solvers.iterates.Slacks`.
+
+    Methods raise PartLostError if a part is not what it was.
 
     Parameters
     ----------
-    run : Run
-        The run of a `PartsProblem`.
+    problem : PartsProblem
+        The problem.
+    w : array
+        Weights to begin from; the parts' dual variables are the first anchor.
     """
 
-    # A certificate takes a round, but for the sweeps and for what comes back.
-    check_every, check_cost = 10.0 * LOCAL_SWEEPS, 1.0
-    # What a round sees of the gap is that of the weights it starts from.
-    correction = 16.0
+    def __init__(self, problem: PartsProblem, w: Any) -> None:
+        self.problem = problem
+        while True:
+            self.restarts = problem.parts.restarts
+            problem.parts.ask("begin", w)
+            if self.restarts == problem.parts.restarts:
+                return
 
-    def __init__(self, run: Run) -> None:
-        assert isinstance(run.problem, PartsProblem)
-        self.problem, self.parts = run.problem, run.problem.parts
-        self.n_left = run.problem.n_rows
-        self.seen = run.gap
-        self.dual = run.dual
-        self.rho = FIRST_RHO
-        self._settle(run.w)
+    def _ask(self, do: str, *weights: Any, **how: Any) -> Answer:
+        answer = self.problem.parts.ask("newton", *weights, do=do, **how)
+        if self.restarts != self.problem.parts.restarts:
+            raise PartLostError
+        return answer
 
-    @property
-    def share(self) -> float:
-        """Rho over the number of parts."""
-        return self.rho / self.parts.n_parts
+    def measure(self, **how: Any) -> Answer:
+        """Take a step, then compute b."""
+        return self._ask("measure", **how)
 
-    def _settle(self, w: Any) -> None:
-        """Let rounds start from w: the sum that is hoped for, and what multiplies the deviation."""
-        self.restarts = self.parts.restarts
-        self.hoped, self.multiplier = w.copy("K"), w / self.share
-        self.gaps: list[float] = []  # since rho is what it is
+    def hessian(self) -> Any:
+        """Return the Hessian without its identity."""
+        return self._ask("hessian")[0]
 
-    def sweep(self, run: Run, w: Any) -> tuple[int, float]:
-        """Do a round; return the number of visits, and what the dual gained in the one before."""
-        if self.restarts != self.parts.restarts:
-            self._settle(w)
-        start = self.share * (w - self.hoped + self.multiplier)
-        weights, totals = self.parts.ask("advance", start, rho=self.rho)
-        primal, gap = primal_and_gap(self.problem.size(start), totals, run.problem.n_rows)
-        # P(start) - D(alpha), of the dual variables before these sweeps.
-        self.seen = gap + 0.5 * squared_length((start - w).ravel("K"))
-        before, self.dual = self.dual, primal - self.seen
-        self.problem.note_weights(weights, w)
-        relaxed = RELAX * w + (1.0 - RELAX) * self.hoped + self.multiplier
-        self.hoped = self.share / (1.0 + self.share) * relaxed
-        self.multiplier = relaxed - self.hoped
-        self._lower()
-        run.poll()
-        return LOCAL_SWEEPS * run.problem.n_rows, self.dual - before
+    def product(self, v: Any) -> Any:
+        """Return the product of the Hessian, without its identity, with v."""
+        return self._ask("product", v)[0]
 
-    def _lower(self) -> None:
-        """Make rho smaller where rounds have become slow."""
-        self.gaps.append(self.seen)
-        slow = len(self.gaps) > ROUNDS and self.seen > SLOW * self.gaps[-1 - ROUNDS]
-        if slow and self.rho > LEAST_RHO:
-            self.rho *= 0.5
-            self.multiplier *= 2.0
-            self.gaps = []
+    def aim(self, p: Any, t: float) -> Any:
+        """Let p be a whole step; return `slope`."""
+        return self._ask("aim", p, t=t)[1]
 
-    def check(self, run: Run, expand: bool) -> None:
-        """Compute a certificate; take back what is left out on trial."""
-        if expand:
-            self.parts.ask("expand")
-        run.check(weights_known=not self.problem.outdated)
-        while self.problem.outdated:  # a part was lost when it was to keep its dual variables
-            run.check()
+    def slope(self, t: float) -> Any:
+        """Return the slope of the sums along the step, and its derivative."""
+        return self._ask("slope", t=t)[1]
+
+    def duals(self) -> RemoteDuals:
+        """Make b the parts' dual variables."""
+        self.problem.parts.ask("take")
+        return RemoteDuals(self.problem, "alpha")

@@ -11,6 +11,7 @@ import numpy as np
 from ..problems.binary import BinaryProblem
 from ..problems.multiclass import MulticlassProblem
 from ..problems.result import Result
+from .parts import PartsProblem
 from .run import Problem
 
 __all__ = ["DIRECT_WEIGHTS", "SOLVERS", "Policy", "newton_cost", "sweeps_left"]
@@ -65,13 +66,19 @@ SCALE, SCALE_FAR, FAR = 4.0, 8.0, 800.0
 ENOUGH = (10.0, 3.0, 1.0, 0.3, 0.1, np.inf)
 LAST_SWEEPS = 16
 
+# Rows in parts count rounds. Newton steps that are direct take one or two each, and no sweeps are
+# tried before. Others take one for each step of conjugate gradients: about so many, whatever the
+# parts, if the loss is smooth, and if it is not. Rates are judged after PARTS_LOOK rounds.
+ROUNDS_SMOOTH, ROUNDS_KINKED = 200.0, 800.0
+PARTS_LOOK = 30.0
+
 
 class Policy:
     """Decides what a run does next, from the problem and the gaps after its sweeps.
 
     Parameters
     ----------
-    problem : BinaryProblem, MulticlassProblem or BlockProblem
+    problem : BinaryProblem, MulticlassProblem, BlockProblem or PartsProblem
         The problem.
     solver : str
         One of `SOLVERS`.
@@ -95,6 +102,16 @@ class Policy:
         before: Result | None = None,
     ) -> None:
         self.tol, self.max_iter, self.momentum = tol, max_iter, momentum
+        self.all_gaps: list[float] = []  # after each sweep
+        self.gaps: list[float] = []  # after each sweep since momentum was last let go
+        self.times = 0  # that momentum was taken up
+        if isinstance(problem, PartsProblem):
+            self.newton_allowed = solver != "sweep"
+            self.sweeps_worth = ROUNDS_SMOOTH if problem.smooth else ROUNDS_KINKED
+            few = np.prod(problem.weights_shape) <= DIRECT_WEIGHTS
+            self.newton_first = self.newton_allowed and bool(few)
+            self.first_look = PARTS_LOOK
+            return
         cost = newton_cost(problem)
         self.newton_allowed = solver == "newton" or (solver == "auto" and np.isfinite(cost))
         self.sweeps_worth = cost / _sweep_cost(problem)  # Newton steps
@@ -109,9 +126,6 @@ class Policy:
         self.first_look = FIRST_LOOK
         if stiffness < VERY_STIFF:
             self.first_look = max(FIRST_LOOK, FIRST_PART * self.sweeps_worth)
-        self.all_gaps: list[float] = []  # after each sweep
-        self.gaps: list[float] = []  # after each sweep since momentum was last let go
-        self.times = 0  # that momentum was taken up
 
     def observe(self, relative_gap: float) -> None:
         """Note the gap after a sweep."""

@@ -11,8 +11,9 @@ import numpy as np
 from ..problems.free import FreeProblem
 from ..problems.result import Known, Progress, Result
 from .blocks import BlockProblem, BlockSweeper, Saving
+from .multipliers import PartsSweeper
 from .newton import newton
-from .parts import PartsProblem, PartsSweeper
+from .parts import PartsProblem
 from .policy import DIRECT_WEIGHTS, Policy
 from .run import Estimate, Problem, Run
 from .schedules import SCHEDULES
@@ -108,7 +109,7 @@ def solve(
     in_memory = not isinstance(problem, BlockProblem | PartsProblem)
     policy = Policy(
         problem,
-        solver=solver if in_memory else "sweep",
+        solver="sweep" if isinstance(problem, BlockProblem) else solver,
         tol=tol,
         max_iter=max_iter,
         momentum=SCHEDULES[schedule].momentum and in_memory,
