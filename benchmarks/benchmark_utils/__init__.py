@@ -75,6 +75,17 @@ class Contender(BaseSolver):
         """
         raise NotImplementedError
 
+    def with_ones(self, X):
+        """Return the rows with a one at the end, for contenders that know no such intercept."""
+        if not self.fit_intercept:
+            return X
+        return hstack([X, np.ones((X.shape[0], 1))], format="csr", dtype=X.dtype)
+
+    def split(self, w) -> tuple[np.ndarray, np.ndarray]:
+        """Return coef and intercept of weights of such rows."""
+        W = np.atleast_2d(w)
+        return (W[:, :-1], W[:, -1]) if self.fit_intercept else (W, np.zeros(len(W)))
+
     def skip(self, X, y, loss: str, C: float):
         return loss not in self.losses, f"{self.name} does not have {loss}"
 
@@ -136,10 +147,7 @@ class Iterative(Contender):
         raise NotImplementedError
 
     def points(self, X, y) -> Iterator[Point]:
-        X = csr_matrix(X, dtype=np.float64)
-        if self.fit_intercept:
-            X = hstack([X, np.ones((X.shape[0], 1))], format="csr")
-        return self.iterate(X, y)
+        return self.iterate(self.with_ones(csr_matrix(X, dtype=np.float64)), y)
 
     def fit(self, X, y, tol):
         self.tol = tol
@@ -150,8 +158,3 @@ class Iterative(Contender):
                 warnings.warn(f"{self.name}: too few passes", ConvergenceWarning, stacklevel=2)
                 break
         return self.split(point.w)
-
-    def split(self, w) -> tuple[np.ndarray, np.ndarray]:
-        """Return coef and intercept."""
-        W = np.atleast_2d(w)
-        return (W[:, :-1], W[:, -1]) if self.fit_intercept else (W, np.zeros(len(W)))
