@@ -12,7 +12,7 @@ optimum, draws curves, and fills the tables of a page in docs/papers/. A paper's
     frame = pages.read(OUT)                         # adds `error` and `difference`
     pages.draw(frame, "seconds", "error", path)     # a panel per data set and loss
     pages.fill(page, "table-2", ratios.markdown(pages.times(frame, target=0.01)))
-    pages.fill(page, "machine", tracing.about(OUT))
+    pages.fill(page, "machine", ratios.about(OUT))
 
 A system is a benchopt solver of benchmarks/solvers/, by its name and parameters. If it is an
 `Iterative`, its run is looked at as it goes, with the clock standing still; any other contender

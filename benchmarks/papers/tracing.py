@@ -2,11 +2,8 @@
 
 import math
 import os
-import platform
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
 from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from time import process_time
 from typing import Any, NamedTuple
@@ -15,7 +12,7 @@ import numpy as np
 import pandas as pd
 from benchmark_utils import BINARY, POSITIVE, load_data, read_npz
 from objective import MORE_ITERATIONS, RUNG, primal
-from ratios import HERE, REFERENCE, holds
+from ratios import HERE, REFERENCE, holds, machine
 from sklearn.model_selection import train_test_split
 from threadpoolctl import threadpool_limits
 
@@ -24,7 +21,6 @@ COLUMNS = [
     *("data", "loss", "C", "intercept", "system", "rep", "seconds", "passes", "steps"),
     *("violation", "value", "lower", "accuracy"),
 ]
-PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "liblinear-official", "piqp")
 REFERENCE_TOL = 1e-8
 SPACING = 1.1  # a checkpoint takes a pass over the data: each this much later than the last
 
@@ -220,29 +216,3 @@ def append(rows: list[dict[str, object]], task: Task, system: str, rep: int, out
     frame = pd.DataFrame([{**task.cell, "system": system, "rep": rep, **row} for row in rows])
     frame.reindex(columns=COLUMNS).to_csv(out, mode="a", header=False, index=False)
     print(*task, system, f"{rows[-1]['seconds']:.3g} s", f"{rows[-1]['value']:.9g}", flush=True)
-
-
-def machine() -> str:
-    """Return a sentence on where, when and with what."""
-    info = Path("/proc/cpuinfo")
-    names = (
-        [
-            line.partition(":")[2].strip()
-            for line in info.read_text().splitlines()
-            if line.startswith("model name")
-        ]
-        if info.exists()
-        else []
-    )
-    cpu = names[0] if names else platform.processor() or platform.machine()
-    libraries = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    return (
-        f"Begun on {date.today()} on {cpu}, {os.cpu_count()} cores, one thread, processor time. "
-        f"Python {platform.python_version()}, {libraries}."
-    )
-
-
-def about(path: Path) -> str:
-    """Return what a file says of where and when it was measured."""
-    with path.open() as lines:
-        return next(lines).removeprefix("# ")
