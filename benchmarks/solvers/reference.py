@@ -9,6 +9,7 @@ class Solver(Contender):
 
     name = "reference"
     first_tol = last_tol = 1e-7
+    max_time = None  # seconds after which the certificate has to do as it is
 
     def fit(self, X, y, tol):
         kind = LinearSVR if self.loss in REGRESSION else LinearSVC
@@ -18,6 +19,7 @@ class Solver(Contender):
             **formulation(self.loss),
             tol=tol,
             max_iter=self.max_iter,
+            max_time=self.max_time,
             random_state=0,
         ).fit(X, y)
         self.lower = model.dual_objective_
