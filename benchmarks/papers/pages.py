@@ -70,6 +70,18 @@ def times(
     return median.unstack("system").reindex(columns=systems).reset_index()
 
 
+def show_times(frame: pd.DataFrame, target: float, by: str = "seconds") -> pd.DataFrame:
+    """The same in words: three digits, or in brackets the error at which the run was stopped."""
+    table = times(frame, target, by).astype(object)
+    last = frame.groupby([*TASK, "system"], sort=False)["error"].min()
+    for i, row in table.iterrows():
+        for system in table.columns.difference(TASK):
+            key = (*(row[name] for name in TASK), system)
+            missed = f"({last[key]:.0e})" if key in last.index else ""
+            table.loc[i, system] = missed if pd.isna(row[system]) else f"{row[system]:.3g}"
+    return table
+
+
 def draw(
     frame: pd.DataFrame,
     x: str,
@@ -123,7 +135,7 @@ def draw(
         handles.values(),
         handles,
         loc="outside upper center",
-        ncols=min(len(handles), 6),
+        ncols=min(len(handles), 2 * len(data)),
         fontsize=8,
     )
     save(figure, path)

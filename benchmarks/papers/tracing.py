@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import ratios
 from benchmark_utils import BINARY, POSITIVE, load_data, read_npz
 from objective import MORE_ITERATIONS, RUNG, primal
-from ratios import HERE, REFERENCE, holds, machine
+from ratios import HERE, REFERENCE
 from sklearn.model_selection import train_test_split
 from threadpoolctl import threadpool_limits
 
@@ -160,12 +161,12 @@ def trace(
     return rows
 
 
-def reference(task: Task) -> list[dict[str, object]]:
+def reference(task: Task, tol: float) -> list[dict[str, object]]:
     """Return the optimum, as it is bracketed by a long fit and its certificate."""
     split = load_split(task.data, task.loss in BINARY)
     system = make_system("reference", {}, task, split)
     system.max_iter, system.max_time = 100_000, REFERENCE_SECONDS
-    system.run(REFERENCE_TOL)
+    system.run(tol)
     result = system.get_result()
     model = result["coef"], result["intercept"]
     value = primal(split.X, split.y, task.loss, task.C, *model)
@@ -180,6 +181,7 @@ def measure(
     cap: float,
     floor: float,
     repeats: int = 1,
+    reference_tol: float = 1e-8,
 ) -> None:
     """Append what is missing in `out`: the optimum of each task, then system after system.
 
@@ -189,7 +191,7 @@ def measure(
     for rep in range(repeats):
         for task in tasks:
             if not is_there(out, task, REFERENCE, 0):
-                append(reference(task), task, REFERENCE, 0, out)
+                append(reference(task, reference_tol), task, REFERENCE, 0, out)
             frame = load(out)
             cell = (frame[list(task.cell)] == list(task.cell.values())).all(axis=1)
             enough = frame.loc[cell, "value"].min() * (1.0 + floor)
@@ -199,20 +201,14 @@ def measure(
 
 
 def is_there(out: Path, task: Task, system: str, rep: int) -> bool:
-    return holds(load(out), {**task.cell, "system": system, "rep": rep})
+    return ratios.holds(load(out), {**task.cell, "system": system, "rep": rep})
 
 
 def load(path: Path) -> pd.DataFrame:
-    if not path.exists():
-        return pd.DataFrame(columns=COLUMNS)
-    return pd.read_csv(path, comment="#")
+    return ratios.load(path, COLUMNS)
 
 
 def append(rows: list[dict[str, object]], task: Task, system: str, rep: int, out: Path) -> None:
-    """Append rows to a file, which begins with where and when it was begun."""
-    if not out.exists():
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(f"# {machine()}\n{','.join(COLUMNS)}\n")
     frame = pd.DataFrame([{**task.cell, "system": system, "rep": rep, **row} for row in rows])
-    frame.reindex(columns=COLUMNS).to_csv(out, mode="a", header=False, index=False)
+    ratios.append(frame.reindex(columns=COLUMNS), out)
     print(*task, system, f"{rows[-1]['seconds']:.3g} s", f"{rows[-1]['value']:.9g}", flush=True)
