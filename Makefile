@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 
-.PHONY: demo test lint types fuzz mutate coverage bench-binary bench-gpu bench-hard bench-multiclass bench-regression bench-io bench-path bench-sdm bench-dask clean
+.PHONY: demo test lint types fuzz mutate coverage bench-binary bench-gpu bench-hard bench-multiclass bench-regression bench-io bench-path bench-sdm bench-dask paper-dcd paper-sdm paper-avsf paper-walrus clean
 
 demo: $(VENV)/.plot
 	$(BIN)/dualsweep demo
@@ -114,6 +114,11 @@ bench-dask: $(VENV)/.dev
 # Keerthi et al.'s Tables 4.2 and 4.3, into docs/sdm-tables.md.
 bench-sdm: $(VENV)/.dev
 	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/sdm_tables.py
+
+# What a paper measured, here: CSV files, pictures, and the tables of docs/papers/NAME.md. Some 15
+# minutes each; can be filled in pieces, for instance with SUBSET="--data a9a".
+paper-dcd paper-sdm paper-avsf paper-walrus: paper-%: $(VENV)/.dev
+	DUALSWEEP_DATA=$(DATA) PYTHONPATH=benchmarks $(BIN)/python -m papers.$* $(SUBSET)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
