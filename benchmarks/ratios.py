@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from benchmark_utils import REGRESSION
+from benchmark_utils import BUNDLED, REGRESSION
 
 HERE = Path(__file__).resolve().parent
 OURS = "dualsweep[method=auto]"
@@ -89,6 +89,8 @@ def dataset(data: str, loss: str) -> str:
     """Return benchopt's name of some data."""
     if loss in REGRESSION:
         return f"regression[data={data}]"
+    if data in BUNDLED:
+        return f"bundled[data={data}]"
     return data if data.startswith("simulated") else f"real[data={data}]"
 
 

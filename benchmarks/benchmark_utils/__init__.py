@@ -18,6 +18,7 @@ BINARY = ("hinge", "squared_hinge")
 MULTICLASS = ("crammer_singer", "weston_watkins")
 REGRESSION = ("epsilon_insensitive", "squared_epsilon_insensitive")
 EPSILON = 0.1  # of regression
+BUNDLED = ("breast_cancer", "digits", "text")  # data sets that need no files
 
 # The class that binary losses tell from the rest.
 POSITIVE = {

@@ -1,0 +1,161 @@
+"""How long it takes to 1e-3 above the optimum, ours and each peer's: a table and a picture.
+
+Without files it uses scikit-learn's own data and generated ones; `--real` takes the real data sets
+of the folder DUALSWEEP_DATA, and writes the table into the README. Measures with `ratios.py`: fits
+are appended to a CSV file and never measured twice, so that it can be filled in pieces.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from papers import pages
+from ratios import CELL, HERE, OURS, about, compare, load, markdown, measure, publish
+
+TARGET = 1e-3
+BINARY_PEERS = {
+    "LIBLINEAR": "liblinear",
+    "LinearSVC": "sklearn[dual=True]",
+    "LinearSVC, primal": "sklearn[dual=False]",
+    "ReHLine": "rehline",
+    "Snap ML": "snapml",
+    "skglm": "skglm",
+    "SGD": "sgd",
+    "Vowpal Wabbit": "vowpal_wabbit",
+}
+MULTICLASS_PEERS = {name: BINARY_PEERS[name] for name in ("LIBLINEAR", "LinearSVC")}
+DATA = ["breast_cancer", "digits", "simulated[n_samples=20000,n_features=100]", "text"]
+MULTICLASS_DATA = ["digits"]
+REAL, REAL_MULTICLASS = ["a9a", "covtype", "imdb", "blogs"], ["news20", "letter"]
+LOSSES = ["hinge", "squared_hinge"]
+
+
+def short(data: str) -> str:
+    return data.partition("[")[0]
+
+
+def measure_all(out: Path, data, multiclass, Cs, repeats: int, cap: float) -> None:
+    settings = {"Cs": Cs, "repeats": repeats, "cap": cap, "floor": 0.9 * TARGET}
+    binary, joint = (["dualsweep", *peers.values()] for peers in (BINARY_PEERS, MULTICLASS_PEERS))
+    measure(out, data, LOSSES, solvers=binary, **settings)
+    measure(out, multiclass, ["crammer_singer"], solvers=joint, **settings)
+
+
+def times(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per cell: our seconds, and every peer's / ours; NaN where it did not get there."""
+    table = compare(frame, [TARGET], clock="cpu")
+    result = table[CELL].assign(data=table["data"].map(short), dualsweep=table[OURS])
+    for label, name in BINARY_PEERS.items():
+        result[label] = table[name] / table[OURS] if name in table else np.nan
+    return result
+
+
+def has(label: str, loss: str) -> bool:
+    """Whether a peer has a loss."""
+    if loss == "crammer_singer":
+        return label in MULTICLASS_PEERS
+    only = {"LinearSVC, primal": "squared_hinge", "skglm": "hinge", "Vowpal Wabbit": "hinge"}
+    return only.get(label, loss) == loss
+
+
+def show(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with geometric means, and in how many cells a peer got there."""
+    shown = table.astype(object)
+    for i, row in table.iterrows():
+        for label in BINARY_PEERS:
+            if not has(label, row["loss"]):
+                shown.loc[i, label] = ""
+            else:
+                shown.loc[i, label] = "-" if np.isnan(row[label]) else f"{row[label]:.2g}"
+    shown["dualsweep"] = [f"{s:.2g} s" for s in table["dualsweep"]]
+    means = {"data": "**geometric mean**", "loss": "", "C": "", "dualsweep": "1"}
+    reached = {"data": "got there", "loss": "", "C": "", "dualsweep": ""}
+    reached["dualsweep"] = f"{table['dualsweep'].notna().sum()} of {len(table)}"
+    for label in BINARY_PEERS:
+        ratio = table[label].dropna()
+        means[label] = f"**{np.exp(np.log(ratio).mean()):.2g}**" if len(ratio) else "-"
+        asked = sum(has(label, loss) for loss in table["loss"])
+        reached[label] = f"{len(ratio)} of {asked}"
+    return pd.concat([shown, pd.DataFrame([means, reached])], ignore_index=True)
+
+
+def text(frame: pd.DataFrame, cap: float) -> str:
+    table = times(frame)
+    best = table[list(BINARY_PEERS)].min(axis=1)
+    mean, none = float(np.exp(np.log(best.dropna()).mean())), int(best.isna().sum())
+    last = f" In {none} cells no peer got there." if none else ""
+    return (
+        f"Processor time from X and y until the objective is {TARGET:g} above the optimum: "
+        f"dualsweep's in seconds, and how many times as long each peer takes (- where it did not "
+        f"get there with fits of up to {cap:g} s, nothing where it has no such loss). The fastest "
+        f"peer of each cell takes {mean:.2g} times as long as dualsweep in geometric mean, from "
+        f"{best.min():.2g} to {best.max():.2g}; dualsweep is the faster in {(best > 1).sum()} of "
+        f"{best.notna().sum()} cells.{last}\n\n{markdown(show(table))}"
+    )
+
+
+def draw(frame: pd.DataFrame, path: Path) -> None:
+    """Draw seconds, a row per cell and a mark per contender."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    table = times(frame)
+    labels = [
+        f"{row.data}, {row.loss.replace('_', ' ')}, C = {row.C:g}" for row in table.itertuples()
+    ]
+    rows = np.arange(len(table))[::-1]
+    figure, axis = plt.subplots(figsize=(8, 0.28 * len(table) + 1.2), layout="constrained")
+    for label, marker in zip(BINARY_PEERS, "s^vDPX<>", strict=True):
+        axis.scatter(
+            *(table[label] * table["dualsweep"], rows),
+            marker=marker,
+            s=30,
+            facecolors="none",
+            edgecolors="0.3",
+            linewidths=0.9,
+            label=label,
+        )
+    axis.scatter(table["dualsweep"], rows, color="black", s=40, label="dualsweep", zorder=3)
+    axis.set(xscale="log", xlabel=f"processor seconds to {TARGET:g} above the optimum")
+    axis.set_yticks(rows, labels, fontsize=8)
+    axis.grid(axis="y", color="0.9")
+    axis.set_axisbelow(True)
+    figure.legend(loc="outside upper center", ncols=5, fontsize=8)
+    pages.save(figure, path)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--real", action="store_true", help="the data sets of DUALSWEEP_DATA")
+    parser.add_argument("--data", nargs="*", help="some of the data sets")
+    parser.add_argument("--C", nargs="+", type=float, default=[1.0, 10.0])
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--cap", type=float, help="a fit of more seconds is a contender's last")
+    args = parser.parse_args(argv)
+
+    name, cap = ("bench-real", 10.0) if args.real else ("bench", 1.0)
+    cap = args.cap or cap
+    out = HERE / "outputs" / f"{name}.csv"
+    data, multiclass = (REAL, REAL_MULTICLASS) if args.real else (DATA, MULTICLASS_DATA)
+    if args.data is not None:
+        data, multiclass = (
+            [name for name in names if short(name) in args.data] for names in (data, multiclass)
+        )
+    measure_all(out, data, multiclass, args.C, args.repeats, cap)
+
+    frame = load(out)
+    picture = HERE.parent / "docs" / "speed.png" if args.real else out.with_suffix(".png")
+    draw(frame, picture)
+    summary = text(frame, cap)
+    if args.real:
+        pages.fill(HERE.parent / "README.md", "speed", f"{summary}\n{about(out)}")
+    publish(f"{summary}\n{about(out)}", out.with_suffix(".md"))
+    print(f"Picture: {picture}")
+
+
+if __name__ == "__main__":
+    main()
