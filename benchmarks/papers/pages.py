@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from ratios import HERE, REFERENCE
@@ -15,7 +16,7 @@ TASK = ["data", "loss", "C", "intercept"]
 LABELS = {
     "seconds": "processor seconds",
     "error": "above the optimum, relative",
-    "difference": "test accuracy, off the optimum's by %",
+    "difference": "test accuracy minus that of the optimum, %",
     "passes": "passes over the data",
     "steps": "update steps",
 }
@@ -141,13 +142,17 @@ def draw(
     save(figure, path)
 
 
-def save(figure, path: Path) -> None:
-    """Write a picture, small enough to be committed."""
+def save(figure: Any, path: Path) -> None:
+    """Write a picture, in few colours: small enough to be committed."""
     import matplotlib.pyplot as plt
+    from PIL import Image
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=100, metadata={"Software": None})
+    figure.savefig(path, dpi=100)
     plt.close(figure)
+    with Image.open(path) as picture:
+        small = picture.convert("RGB").quantize(48)
+    small.save(path, optimize=True)
 
 
 def fill(page: Path, name: str, text: str) -> None:
