@@ -105,6 +105,19 @@ def test_runs_are_measured_once_from_start_to_floor(papers, data, tmp_path):
     assert split.X_test.shape == (60, 6)
 
 
+@pytest.mark.parametrize("schedule", ["permuted", "shrinking", "adaptive"])
+def test_sweeps_stop_by_the_papers_rules(papers, data, schedule):
+    _, tracing = papers
+    task = tracing.Task("a9a", "hinge", 0.5, fit_intercept=False)
+    loose, tight = (
+        tracing.trace("sweeps", {"schedule": schedule, "tol": tol}, task, cap=20.0)[-1]
+        for tol in (0.1, 0.001)
+    )
+    assert 0.001 < loose["violation"] <= 0.1
+    assert tight["violation"] <= 0.001
+    assert loose["steps"] < tight["steps"]
+
+
 def test_times_are_the_first_to_get_there_and_medians_of_repeats(papers):
     pages, _ = papers
     task = {"data": "a", "loss": "hinge", "C": 1.0, "intercept": True}

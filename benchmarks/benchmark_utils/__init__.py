@@ -142,7 +142,8 @@ class Iterative(Contender):
     `fit` takes the points until one is within the tolerance.
     """
 
-    tol = 0.0  # the violation at which a run is over; 0 for one that is watched
+    # The violation at which a run is over. No default: benchopt sets no parameter that is there.
+    tol: float
 
     def iterate(self, X, y) -> Iterator[Point]:
         raise NotImplementedError

@@ -105,11 +105,11 @@ def checkpoints(system: Any, X: Any, y: Any, cap: float) -> Iterator[tuple[Any, 
     if not hasattr(system, "points"):
         yield from fits(system, cap)
         return
-    points = system.points(X, y)
+    points, tol = system.points(X, y), getattr(system, "tol", 0.0)
     seconds, due, resumed = 0.0, 0.0, process_time()
     for point in points:
         seconds += process_time() - resumed
-        over = seconds > cap or point.violation <= system.tol
+        over = seconds > cap or point.violation <= tol
         if seconds >= due or over:
             due = SPACING * seconds
             yield (
