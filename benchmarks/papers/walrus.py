@@ -33,10 +33,16 @@ GRID = [2.0**e for e in range(-6, 4)]
 DECAYS = [1e-1, 1e-2, 1e-3]
 ALL = ["dna", "satimage", "mnist", "news20", "letter", "sector", "authors1000"]
 # Figure 2, where all of the grid takes too long: which C, the last decay, and how often the cap.
-FEWER = {"mnist": ([2.0**-6, 2.0**-3, 1.0, 8.0], 1e-3, 1), "authors1000": ([1.0], 1e-1, 4)}
+FEWER = {"mnist": ([2.0**-3, 1.0], 1e-3, 1), "authors1000": ([1.0], 1e-1, 4)}
 FIGURE_1 = {"satimage": 1.0, "sector": 1.0}
 SEARCHED, FOLDS = ["dna", "satimage", "news20", "letter", "sector"], 5
 SHARK = "greedy"
+# Seconds at C = 1 to a decay of 0.01 that section 5 states, of Walrus and Shark; what stands in for
+# the data here, and the decay that it reaches in time.
+PUBLISHED = [
+    ("satimage", 6, 0.0476, 0.0408, "satimage", 0.01),
+    ("ALOI", 1000, 188.0, 393.0, "authors1000", 0.1),
+]
 
 
 # ------------------------------------------------------------------------------------- measuring
@@ -152,6 +158,20 @@ def compare_steps_in_sweeps(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values(["k", "decay"], ascending=[True, False], kind="stable")
 
 
+def compare_published(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per time that the paper states, C = 1."""
+    table = decay.compare(frame[frame["C"] == 1.0])
+    rows = []
+    for theirs, k, walrus, shark, ours, target in PUBLISHED:
+        row = {"their data": theirs, "k": k, "Walrus": walrus, "Shark": shark}
+        row |= {"Shark / Walrus": shark / walrus, "our data": ours, "decay": target}
+        for run in table[(table["data"] == ours) & (table["target"] == target)].to_dict("records"):
+            row |= {"Walrus, ours": run[decay.OURS], "Shark, ours": run[SHARK]}
+            row |= {"Shark / Walrus, ours": run[SHARK] / run[decay.OURS]}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
 def growth(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per kind: the exponent of k by which times grow from 100 to 10,000 classes."""
     rows = []
@@ -210,8 +230,7 @@ def draw_curves(frame: pd.DataFrame, path: Path) -> None:
                     label=f"{label}, {what}",
                 )
             gaps.plot(run["seconds"], run["gap"] / run["gap"].iloc[0], **style, label=label)
-        k = frame.loc[frame["data"] == name, "seconds"].size and len(np.unique(load_data(name)[1]))
-        values.set(title=f"{name}, k = {k}", xscale="log", yscale="log")
+        values.set(title=f"{name}, C = {FIGURE_1[name]:g}", xscale="log", yscale="log")
         gaps.set(yscale="log", xlabel="processor seconds")
     axes[0, 0].set_ylabel("objective")
     axes[1, 0].set_ylabel("gap / gap after one epoch")
@@ -248,6 +267,7 @@ def report() -> None:
     draw_curves(curves, pages.DOCS / "walrus-figure-1.png")
     draw_growth(steps, pages.DOCS / "walrus-growth.png")
     pages.fill(PAGE, "decay", markdown(compare_steps_in_sweeps(sweeps)))
+    pages.fill(PAGE, "published", markdown(compare_published(sweeps)))
     pages.fill(PAGE, "growth", markdown(growth(steps)))
     pages.fill(PAGE, "search", markdown(compare_searches(search)))
     pages.fill(PAGE, "machine", about(DECAY))
