@@ -95,6 +95,27 @@ def test_without_intercept_too(solvers, primal, name, parameters, loss, tol, abo
     assert best * (1 - 1e-8) <= primal(X, y, loss, C, coef, intercept) <= best * (1 + above)
 
 
+@pytest.mark.parametrize("cost", [0.3, 1e5])
+def test_pegasos_is_the_naive_loop(solvers, cost):
+    X, y = make_data()
+    rows, n = X.toarray().astype(float), len(y)
+    system = solvers["pegasos"].get_instance()
+    system.fit_intercept = False
+    system.set_objective(X, y, "hinge", cost)
+    points = system.points(X, y)
+    for _ in range(3):
+        point = next(points)
+
+    rng, w, t, lam = np.random.default_rng(0), np.zeros(8), 0, 1.0 / (cost * n)
+    for _ in range(3):
+        for i in rng.integers(n, size=n):
+            t += 1
+            loses = y[i] * (rows[i] @ w) < 1.0
+            w = (1.0 - 1.0 / t) * w + loses * y[i] * rows[i] / (lam * t)
+            w *= min(1.0, 1.0 / (np.sqrt(lam) * max(np.linalg.norm(w), 1e-300)))
+    np.testing.assert_allclose(point.w, w, rtol=1e-8)
+
+
 @pytest.mark.parametrize("name", ["pegasos", "cutting_planes"])
 def test_systems_of_the_hinge_loss_skip_the_other(solvers, name):
     X, y = make_data()

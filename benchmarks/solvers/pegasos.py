@@ -3,6 +3,8 @@ from benchmark_utils import Iterative, Point
 
 from dualsweep._jit import jit
 
+SMALL = 1e-30  # a scale below which it goes into v: with large C, projections alone take it to 0
+
 
 class Solver(Iterative):
     """Stochastic sub-gradient steps with a projection (Shalev-Shwartz, Singer and Srebro 2007).
@@ -54,5 +56,9 @@ def take_steps(data, indices, indptr, y, lam, drawn, t, v, state):
         length = scale * np.sqrt(max(size, 0.0))
         if length * np.sqrt(lam) > 1.0:
             scale /= length * np.sqrt(lam)
+        if scale < SMALL:
+            v *= scale
+            size *= scale * scale
+            scale = 1.0
     state[0], state[1] = scale, size
     return t
