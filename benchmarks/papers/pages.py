@@ -17,6 +17,7 @@ LABELS = {
     "seconds": "processor seconds",
     "error": "above the optimum, relative",
     "difference": "test accuracy minus that of the optimum, %",
+    "accuracy": "test accuracy, %",
     "passes": "passes over the data",
     "steps": "update steps",
 }
