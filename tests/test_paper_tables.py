@@ -85,7 +85,7 @@ def test_searches_choose_by_the_mean_over_folds(scripts):
     for fold, good in enumerate((0.8, 0.8, 0.8, 0.8, 0.9)):
         rows += [("dna", 0.5, fold, 0.01, good), ("dna", 1.0, fold, 0.01, 0.81)]
         rows += [("dna", 0.5, fold, 0.001, 0.7), ("dna", 1.0, fold, 0.001, 0.8)]
-    rows += [("dna", 2.0, 0, 0.01, 1.0), ("dna", 2.0, 0, 0.001, 1.0)]  # not in all folds
+    rows += [("letter", 2.0, 0, 0.01, 1.0), ("letter", 2.0, 0, 0.001, 1.0)]  # not in all folds
     frame = pd.DataFrame(rows, columns=["data", "C", "fold", "decay", "accuracy"])
     [row] = scripts["walrus"].compare_searches(frame).to_dict("records")
     assert (row["C at 0.01"], row["C at 0.001"]) == ("2^-1", "2^0")

@@ -158,43 +158,44 @@ def compare_accuracies(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def report() -> None:
+    """Fill in and draw what has been measured so far."""
     frame = pages.read(OUT)
     at_1 = frame[frame["C"] == 1.0]
-    joint = at_1[at_1["loss"] == "crammer_singer"]
-    systems = ["SDM", *OTHERS]
+    unscaled = at_1[at_1["data"].isin(UNSCALED)]
+    joint = frame[frame["loss"] == "crammer_singer"]
 
-    for loss, figure in (("crammer_singer", "1"), ("weston_watkins", "4")):
-        cells = at_1[(at_1["loss"] == loss) & at_1["data"].isin(UNSCALED)]
-        pages.draw(
-            *(cells, "seconds", "error", pages.DOCS / f"sdm-figure-{figure}.png", list(HEURISTICS)),
-            ylim=(FLOOR, 10.0),
-        )
-    path = pages.DOCS / "sdm-figure-3.png"
-    pages.draw(joint, "passes", "error", path, systems, ylim=(FLOOR, 100.0))
-    path = pages.DOCS / "sdm-figure-3-accuracy.png"
-    pages.draw(joint, "passes", "difference", path, systems, line=0.0, ylim=(-10.0, 2.0))
-    other = frame[(frame["data"] == "mnist") & (frame["loss"] == "crammer_singer")]
-    other = other.assign(data=[f"mnist, C = {C:g}" for C in other["C"]]).sort_values(
-        "C", kind="stable"
-    )
-    path = pages.DOCS / "sdm-figure-2.png"
-    pages.draw(other, "passes", "error", path, systems, ylim=(FLOOR, 100.0))
-    formulations = at_1[at_1["data"].isin(UNSCALED) & at_1["system"].isin(["OVR", "SDM"])]
+    def picture(name: str, cells: pd.DataFrame, x: str, y: str, systems: Sequence[str], **more):
+        cells = cells[cells["system"].isin(systems)]
+        if len(cells):
+            pages.draw(cells, x, y, pages.DOCS / f"sdm-figure-{name}.png", systems, **more)
+
+    errors = {"ylim": (FLOOR, 100.0)}
+    for loss, name in (("crammer_singer", "1"), ("weston_watkins", "4")):
+        cells = unscaled[unscaled["loss"] == loss]
+        picture(name, cells, "seconds", "error", list(HEURISTICS), **errors)
+    systems = ["SDM", *OTHERS]
+    picture("3", joint[joint["C"] == 1.0], "passes", "error", systems, **errors)
+    limits = {"line": 0.0, "ylim": (-10.0, 2.0)}
+    cells = joint[joint["C"] == 1.0]
+    picture("3-accuracy", cells, "passes", "difference", systems, **limits)
+    mnist = joint[joint["data"] == "mnist"].sort_values("C", kind="stable")
+    mnist = mnist.assign(data=[f"mnist, C = {C:g}" for C in mnist["C"]])
+    picture("2", mnist, "passes", "error", systems, **errors)
+    formulations = unscaled[unscaled["system"].isin(["OVR", "SDM"])]
     formulations = formulations.assign(
         system=formulations["loss"].map(FORMULATIONS),
         loss="C = 1",
         accuracy=100.0 * formulations["accuracy"],
     )
-    path = pages.DOCS / "sdm-figure-5.png"
-    pages.draw(formulations, "passes", "accuracy", path, list(FORMULATIONS.values()))
+    picture("5", formulations, "passes", "accuracy", list(FORMULATIONS.values()))
 
-    unsure = frame.groupby(pages.TASK, sort=False)["unsure"].first().reset_index()
-    unsure = unsure[unsure["loss"] != "one_versus_rest"].drop(columns="intercept")
+    losses = frame[frame["loss"] != "one_versus_rest"]
+    unsure = losses.groupby(pages.TASK, sort=False)["unsure"].first().reset_index()
     for name, table in {
-        "heuristics": compare_heuristics(frame[frame["loss"] != "one_versus_rest"]),
+        "heuristics": compare_heuristics(losses),
         "systems": compare_systems(frame),
         "accuracies": compare_accuracies(frame),
-        "unsure": unsure,
+        "unsure": unsure.drop(columns="intercept"),
     }.items():
         pages.fill(PAGE, name, markdown(table))
     pages.fill(PAGE, "machine", about(OUT))
