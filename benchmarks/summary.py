@@ -29,7 +29,7 @@ BINARY_PEERS = {
 MULTICLASS_PEERS = {name: BINARY_PEERS[name] for name in ("LIBLINEAR", "LinearSVC")}
 DATA = ["breast_cancer", "digits", "simulated[n_samples=20000,n_features=100]", "text"]
 MULTICLASS_DATA = ["digits"]
-REAL, REAL_MULTICLASS = ["a9a", "covtype", "imdb", "blogs"], ["news20", "letter"]
+REAL, REAL_MULTICLASS = ["a9a", "w8a", "ijcnn1", "covtype", "imdb", "blogs"], ["news20", "letter"]
 LOSSES = ["hinge", "squared_hinge"]
 
 
@@ -45,56 +45,54 @@ def measure_all(out: Path, data, multiclass, Cs, repeats: int, cap: float) -> No
 
 
 def times(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per cell: our seconds, and every peer's / ours; NaN where it did not get there."""
+    """One row per cell: our seconds, and every peer's / ours.
+
+    They are inf where a peer did not get there, and NaN where it was not tried or has no such loss.
+    """
     table = compare(frame, [TARGET], clock="cpu")
     result = table[CELL].assign(data=table["data"].map(short), dualsweep=table[OURS])
+    tried = frame.groupby([*CELL, "solver"]).size()
     for label, name in BINARY_PEERS.items():
-        result[label] = table[name] / table[OURS] if name in table else np.nan
-    return result
-
-
-def has(label: str, loss: str) -> bool:
-    """Whether a peer has a loss."""
-    if loss == "crammer_singer":
-        return label in MULTICLASS_PEERS
-    only = {"LinearSVC, primal": "squared_hinge", "skglm": "hinge", "Vowpal Wabbit": "hinge"}
-    return only.get(label, loss) == loss
+        ratio = table[name] / table[OURS] if name in table else table[OURS] * np.nan
+        cells = table[CELL].itertuples(index=False)
+        missed = ratio.isna() & np.array([(*cell, name) in tried.index for cell in cells])
+        result[label] = ratio.mask(missed, np.inf)
+    return result[result["dualsweep"].notna()].reset_index(drop=True)
 
 
 def show(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with geometric means, and in how many cells a peer got there."""
     shown = table.astype(object)
-    for i, row in table.iterrows():
-        for label in BINARY_PEERS:
-            if not has(label, row["loss"]):
-                shown.loc[i, label] = ""
-            else:
-                shown.loc[i, label] = "-" if np.isnan(row[label]) else f"{row[label]:.2g}"
     shown["loss"] = [loss.replace("_", " ") for loss in table["loss"]]
     shown["dualsweep"] = [f"{s:.2g} s" for s in table["dualsweep"]]
     means = {"data": "**geometric mean**", "loss": "", "C": "", "dualsweep": "1"}
     reached = {"data": "got there", "loss": "", "C": "", "dualsweep": ""}
-    reached["dualsweep"] = f"{table['dualsweep'].notna().sum()} of {len(table)}"
     for label in BINARY_PEERS:
-        ratio = table[label].dropna()
-        means[label] = f"**{np.exp(np.log(ratio).mean()):.2g}**" if len(ratio) else "-"
-        asked = sum(has(label, loss) for loss in table["loss"])
-        reached[label] = f"{len(ratio)} of {asked}"
+        ratio = table[label]
+        words = ratio.map("{:.2g}".format).mask(np.isinf(ratio), "-").mask(ratio.isna(), "")
+        shown[label] = words
+        finite = ratio[np.isfinite(ratio)]
+        means[label] = f"**{geometric_mean(finite):.2g}**" if len(finite) else ""
+        reached[label] = f"{len(finite)} of {ratio.notna().sum()}"
     return pd.concat([shown, pd.DataFrame([means, reached])], ignore_index=True)
+
+
+def geometric_mean(values: pd.Series) -> float:
+    return float(np.exp(np.log(values).mean()))
 
 
 def text(frame: pd.DataFrame, cap: float) -> str:
     table = times(frame)
     best = table[list(BINARY_PEERS)].min(axis=1)
-    mean, none = float(np.exp(np.log(best.dropna()).mean())), int(best.isna().sum())
-    last = f" In {none} cells no peer got there." if none else ""
+    beaten, best = best[np.isinf(best)], best[np.isfinite(best)]
+    last = f" In {len(beaten)} more no peer got there." if len(beaten) else ""
     words = textwrap.fill(
         f"Processor time from X and y until the objective is {TARGET:g} above the optimum: "
         f"dualsweep's in seconds, and how many times as long each peer takes (- where it did not "
-        f"get there with fits of up to {cap:g} s, nothing where it has no such loss). The fastest "
-        f"peer of each cell takes {mean:.2g} times as long as dualsweep in geometric mean, from "
-        f"{best.min():.2g} to {best.max():.2g}; dualsweep is the faster in {(best > 1).sum()} of "
-        f"{best.notna().sum()} cells.{last}",
+        f"get there with fits of up to {cap:g} s, nothing where it has no such loss or was not "
+        f"tried). The fastest peer of each cell takes {geometric_mean(best):.2g} times as long as "
+        f"dualsweep in geometric mean, from {best.min():.2g} to {best.max():.2g}; dualsweep is the "
+        f"faster in {(best > 1).sum()} of {len(best)} cells.{last}",
         width=100,
     )
     return f"{words}\n\n{markdown(show(table))}"
@@ -115,7 +113,7 @@ def draw(frame: pd.DataFrame, path: Path) -> None:
     figure, axis = plt.subplots(figsize=(8, 0.28 * len(table) + 1.2), layout="constrained")
     for label, marker in zip(BINARY_PEERS, "s^vDPX<>", strict=True):
         axis.scatter(
-            *(table[label] * table["dualsweep"], rows),
+            *(table[label].replace(np.inf, np.nan) * table["dualsweep"], rows),
             marker=marker,
             s=30,
             facecolors="none",
