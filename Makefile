@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 
-.PHONY: demo test lint types docs site fuzz mutate coverage bench-binary bench-gpu bench-hard bench-multiclass bench-regression bench-io bench-path bench-sdm bench-dask clean
+.PHONY: demo test lint types docs site fuzz mutate coverage bench bench-binary bench-gpu bench-hard bench-multiclass bench-regression bench-io bench-path bench-sdm bench-dask paper-dcd paper-sdm paper-avsf paper-walrus clean
 
 demo: $(VENV)/.plot
 	$(BIN)/dualsweep demo
@@ -56,6 +56,13 @@ coverage: $(VENV)/.mutation
 	$(COVERAGE) $(foreach name,newton multiclass momentum,tests/test_$(name).py) \
 		-k "newton_passes or inner or a_sweep or shrunk or kernels or (certificate_ and not alpha) or slots or gap_of_w"
 	$(BIN)/coverage report --rcfile=tests/mutation/coverage.ini
+
+# Time to 1e-3 above the optimum against every peer: a table and a picture of scikit-learn's own and
+# generated data, in ten minutes; with DATA=folder those of the real ones, and the README's table.
+# SUBSET="--data a9a" fills in a piece of it.
+bench: $(VENV)/.dev
+	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/summary.py \
+		$(if $(filter command,$(origin DATA)),--real) $(SUBSET)
 
 # Time to equal primal suboptimality against scikit-learn, LIBLINEAR and ReHLine. DATA is a folder
 # of NAME.npz files; see benchmarks/README.md.
@@ -125,6 +132,11 @@ bench-dask: $(VENV)/.dev
 # Keerthi et al.'s Tables 4.2 and 4.3, into docs/sdm-tables.md.
 bench-sdm: $(VENV)/.dev
 	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/sdm_tables.py
+
+# What a paper measured, here: CSV files, pictures, and the tables of docs/papers/NAME.md. Some 15
+# minutes each; can be filled in pieces, for instance with SUBSET="--data a9a".
+paper-dcd paper-sdm paper-avsf paper-walrus: paper-%: $(VENV)/.dev
+	DUALSWEEP_DATA=$(DATA) PYTHONPATH=benchmarks $(BIN)/python -m papers.$* $(SUBSET)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -311,9 +311,10 @@ def draw(frame: pd.DataFrame, path: Path) -> None:
         1, len(others), figsize=(5.5 * len(others), 4), sharey=True, squeeze=False, layout="tight"
     )
     for axis, other in zip(axes[0], others, strict=True):
-        for target, rows in table.groupby("target", sort=False):
+        for (target, rows), marker in zip(table.groupby("target", sort=False), "o^x", strict=False):
             x = classes.index.get_indexer(rows["data"]) + jitter.uniform(-0.25, 0.25, len(rows))
-            axis.scatter(x, rows[OURS] / rows[other], s=12, label=f"gap decay {target:g}")
+            ratio = rows[OURS] / rows[other]
+            axis.scatter(x, ratio, s=16, marker=marker, label=f"gap decay {target:g}")
         axis.axhline(1.0, color="gray", linewidth=0.8)
         axis.set_yscale("log", base=2)
         axis.yaxis.set_major_formatter("{x:g}")

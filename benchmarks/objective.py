@@ -32,6 +32,14 @@ LOSSES = {
     "squared_epsilon_insensitive": lambda scores, y: beyond(scores, y) ** 2,
 }
 
+
+def primal(X, y, loss, C, coef, intercept):
+    """Return 1/2 |W|^2 + 1/2 |b|^2 + C sum_i loss(W x_i + b, y_i)."""
+    coef = np.asarray(coef, dtype=np.float64)
+    losses = LOSSES[loss](X @ coef.T + intercept, y)
+    return float(0.5 * (np.sum(coef**2) + np.sum(intercept**2)) + C * losses.sum())
+
+
 # Two rungs a decade: wider steps make a contender overshoot the accuracy it is compared at.
 RUNG = math.sqrt(10.0)
 MORE_ITERATIONS = 4
@@ -112,11 +120,9 @@ class Objective(BaseObjective):
         return {"X": self.X, "y": self.y, "loss": self.loss, "C": self.C}
 
     def evaluate_result(self, coef, intercept, converged, lower, cpu) -> dict:
-        coef = np.asarray(coef, dtype=np.float64)
-        losses = LOSSES[self.loss](self.X @ coef.T + intercept, self.y)
-        value = 0.5 * (np.sum(coef**2) + np.sum(intercept**2)) + self.C * losses.sum()
+        value = primal(self.X, self.y, self.loss, self.C, coef, intercept)
         return {
-            "value": float(value),
+            "value": value,
             "lower": lower,
             "cpu": cpu,
             "converged": converged,

@@ -8,20 +8,28 @@ import argparse
 import contextlib
 import itertools
 import math
+import os
+import platform
 import sys
 import tempfile
 from collections.abc import Sequence
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from benchmark_utils import REGRESSION
+from benchmark_utils import BUNDLED, REGRESSION
 
 HERE = Path(__file__).resolve().parent
 OURS = "dualsweep[method=auto]"
 REFERENCE = "reference"
 CELL = ["data", "loss", "C"]
 CLOCKS = {"time": "Seconds", "cpu": "Seconds of processor time"}
+PACKAGES = [
+    *("numpy", "scipy", "numba", "scikit-learn", "liblinear-official", "rehline", "skglm"),
+    *("snapml", "vowpalwabbit", "piqp"),
+]
 COLUMNS = [*CELL, "solver", "rep", "tol", "time", "cpu", "value", "lower", "converged"]
 
 
@@ -29,7 +37,7 @@ COLUMNS = [*CELL, "solver", "rep", "tol", "time", "cpu", "value", "lower", "conv
 
 
 def load(path: Path, columns: Sequence[str] = COLUMNS) -> pd.DataFrame:
-    return pd.read_csv(path) if path.exists() else pd.DataFrame(columns=columns)
+    return pd.read_csv(path, comment="#") if path.exists() else pd.DataFrame(columns=columns)
 
 
 def holds(frame: pd.DataFrame, run: dict[str, object]) -> bool:
@@ -38,8 +46,34 @@ def holds(frame: pd.DataFrame, run: dict[str, object]) -> bool:
 
 
 def append(rows: pd.DataFrame, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows.to_csv(path, mode="a", header=not path.exists(), index=False)
+    """Append rows to a file, whose first line says where and when it was begun."""
+    new = not path.exists()
+    if new:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"# {machine()}\n")
+    rows.to_csv(path, mode="a", header=new, index=False)
+
+
+def machine() -> str:
+    """Return a sentence on where, when and with what."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    cpu = names[0] if names else platform.processor() or platform.machine()
+    libraries = []
+    for name in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            libraries.append(f"{name} {version(name)}")
+    return (
+        f"Begun on {date.today()} on {cpu}, {os.cpu_count()} cores. "
+        f"Python {platform.python_version()}, {', '.join(libraries)}."
+    )
+
+
+def about(path: Path) -> str:
+    """Return what a file says of where and when it was begun."""
+    with path.open() as lines:
+        return next(lines).removeprefix("# ")
 
 
 def in_cell(frame: pd.DataFrame, data: str, loss: str, C: float) -> pd.DataFrame:
@@ -55,6 +89,8 @@ def dataset(data: str, loss: str) -> str:
     """Return benchopt's name of some data."""
     if loss in REGRESSION:
         return f"regression[data={data}]"
+    if data in BUNDLED:
+        return f"bundled[data={data}]"
     return data if data.startswith("simulated") else f"real[data={data}]"
 
 

@@ -33,7 +33,8 @@ class Solver(Contender):
     def fit(self, X, y, tol):
         said = []
         solver = DUAL_SOLVERS[self.loss]
-        options = parameter(f"-s {solver} -c {self.C!r} -p {EPSILON} -e {tol!r} -B 1")
+        bias = 1 if self.fit_intercept else -1
+        options = parameter(f"-s {solver} -c {self.C!r} -p {EPSILON} -e {tol!r} -B {bias}")
         options.print_func = PRINT_STRING_FUN(said.append)
         self.model = train(problem(y, X), options)  # keeps the memory of the weights
         if not self.loss.startswith("squared") and b"max number of iterations" in b"".join(said):
@@ -41,8 +42,9 @@ class Solver(Contender):
                 "LIBLINEAR's iterations were not enough", ConvergenceWarning, stacklevel=2
             )
         n_scores = 1 if self.loss in BINARY + REGRESSION else self.model.nr_class
-        weights = np.ctypeslib.as_array(self.model.w, (X.shape[1] + 1, n_scores))
-        return weights[:-1].T, weights[-1]
+        n_weights = X.shape[1] + self.fit_intercept
+        weights = np.ctypeslib.as_array(self.model.w, (n_weights, n_scores))
+        return weights[: X.shape[1]].T, weights[X.shape[1] :].sum(axis=0)
 
     def get_result(self):
         """Return the weights of the label LIBLINEAR met first for our positive or first class."""

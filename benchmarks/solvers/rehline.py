@@ -13,6 +13,10 @@ class Solver(Contender):
 
     def fit(self, X, y, tol):
         model = plq_Ridge_Classifier(
-            loss={"name": LOSS_NAMES[self.loss]}, C=self.C, tol=tol, max_iter=self.max_iter
+            loss={"name": LOSS_NAMES[self.loss]},
+            C=self.C,
+            fit_intercept=self.fit_intercept,
+            tol=tol,
+            max_iter=self.max_iter,
         ).fit(X, y)
         return np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)

@@ -22,6 +22,7 @@ class Solver(Contender):
         kind = LinearSVR if self.loss in REGRESSION else LinearSVC
         model = kind(
             C=self.C,
+            fit_intercept=self.fit_intercept,
             **formulation(self.loss),
             dual=self.dual,
             tol=tol,
