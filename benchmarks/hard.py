@@ -102,7 +102,7 @@ def curves(frame: pd.DataFrame, target: float, clock: str) -> Panels:
     return panels
 
 
-def draw(panels: Panels, target: float, path: Path) -> None:
+def draw(panels: Panels, target: float, path: Path, names: Sequence[str] = OWN + PEERS) -> None:
     """Draw time against C, a panel for each data set and loss; a cross is a method that failed.
 
     Crosses are at the top edge, side by side, and joined to where the method was last seen.
@@ -114,34 +114,38 @@ def draw(panels: Panels, target: float, path: Path) -> None:
 
     losses = list(dict.fromkeys(loss for _, loss in panels))
     n_rows = {loss: -(-(sum(key[1] == loss for key in panels) + 1) // COLUMNS) for loss in losses}
-    figure = plt.figure(figsize=(13.3, 2.6 * sum(n_rows.values())), layout="constrained")
+    figure = plt.figure(figsize=(12.0, 2.6 * sum(n_rows.values())), layout="constrained")
     parts = figure.subfigures(len(losses), 1, height_ratios=list(n_rows.values()), squeeze=False)
     for part, loss in zip(parts[:, 0], losses, strict=True):
         part.suptitle(f"{loss.replace('_', ' ')} loss: seconds to {target:g} against C")
         axes = part.subplots(n_rows[loss], COLUMNS).ravel()
         of_loss = {name: cells for (name, own), cells in panels.items() if own == loss}
         for axis, (name, cells) in zip(axes, of_loss.items(), strict=False):
-            draw_panel(axis, cells)
+            draw_panel(axis, cells, names)
             axis.set_title(name)
         for axis in axes[len(of_loss) :]:
             axis.axis("off")
         handles, labels = axes[0].get_legend_handles_labels()
-        axes[-1].legend(handles, labels, loc="center", ncols=2)
+        axes[-1].legend(handles, labels, loc="center", ncols=1 + (len(labels) > 6))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=100)
     plt.close(figure)
 
 
-def draw_panel(axis: Any, cells: dict[float, dict[str, float]]) -> None:
-    """Draw the curves of all contenders on one data set."""
+def draw_panel(
+    axis: Any, cells: dict[float, dict[str, float]], names: Sequence[str] = OWN + PEERS
+) -> None:
+    """Draw the curves of contenders on one data set."""
     Cs = np.array(sorted(cells))
-    seconds = {n: np.array([cells[C].get(n, math.nan) for C in Cs]) for n in OWN + PEERS}
+    seconds = {n: np.array([cells[C].get(n, math.nan) for C in Cs]) for n in names}
     known = np.concatenate(list(seconds.values()))
     known = known[np.isfinite(known)]
     top = 4.0 * known.max()
-    for number, name in enumerate(OWN + PEERS):
+    ours = "dualsweep" if set(names).isdisjoint(OWN[1:]) else short(OURS)
+    for name in names:
+        number = (OWN + PEERS).index(name)  # one look in all pictures
         failed = np.isinf(seconds[name])
-        aside = 10.0 ** (0.07 * (number - len(seconds) / 2) * failed)  # next to each other
+        aside = 10.0 ** (0.07 * (number - len(MARKS) / 2) * failed)  # next to each other
         axis.plot(
             Cs * aside,
             np.where(failed, top, seconds[name]),
@@ -150,7 +154,7 @@ def draw_panel(axis: Any, cells: dict[float, dict[str, float]]) -> None:
             linewidth=3.0 if name == OURS else 1.2,
             marker=MARKS[number],
             markevery=np.flatnonzero(np.isfinite(seconds[name])).tolist(),
-            label=short(name),
+            label=ours if name == OURS else short(name),
         )
         axis.plot(Cs[failed] * aside[failed], top * np.ones(failed.sum()), "x", color="0.2")
     axis.plot([], [], "x", color="0.2", label="did not get there")
@@ -184,7 +188,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     publish(report(frame, args.targets, args.clock), args.table)
     if args.picture:
         target = max(args.targets)
-        draw(curves(frame, target, args.clock), target, args.picture)
+        names = [name for name in OWN + PEERS if name in args.solvers]
+        draw(curves(frame, target, args.clock), target, args.picture, names)
 
 
 if __name__ == "__main__":

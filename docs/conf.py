@@ -1,5 +1,7 @@
 """Sphinx's configuration; `make docs` builds the site into build/docs/html."""
 
+import re
+
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 from typer.testing import CliRunner
@@ -65,8 +67,9 @@ html_theme_options = {
 
 
 def point_into_the_site(app, docname, source):
-    """Turn links to pages that are not in docs/ into links to the pages that include them."""
-    source[0] = source[0].replace("../benchmarks/README.md", "measuring.md")
+    """Links to a page outside docs/ lead to the one that includes it; those to folders, nowhere."""
+    text = source[0].replace("../benchmarks/README.md", "measuring.md")
+    source[0] = re.sub(r"\[([^\]]+)\]\((\.\./)+(benchmarks|examples)[\w/]*\)", r"\1", text)
 
 
 def skip_what_is_not_ours(app, what, name, member, skip, options):

@@ -189,6 +189,8 @@ def check_error(result, *texts):
 def test_files_that_cannot_be_read(iris, folder):
     check_error(run("train", "nowhere.svm"), "There is no file nowhere.svm")
     (folder / "garbage.svm").write_bytes(b"\x00\xff not numbers")
+    (folder / "table.csv").write_text("text,label\nhello,1\n")
+    check_error(run("train", "table.csv"), "line 1, column 1", "in svmlight format", "pandas")
     check_error(run("train", "garbage.svm"), "garbage.svm, line 1, column 1: ", "is not a label")
     check_error(run("train", iris, "-o", "nowhere/m.npz"), "There is no directory nowhere")
     run("train", iris)
@@ -271,7 +273,7 @@ def test_training_and_predicting_start_without_scikit_learn(iris, folder):
         (["--tol", "0"], "--tol must be"),
         (["--max-iter", "-1"], "--max-iter"),
         (["--max-time", "0"], "--max-time must be"),
-        (["--solver", "simplex"], "--solver must be auto or sweep or newton"),
+        (["--solver", "simplex"], "--solver must be auto, sweep or newton"),
         (["--n-jobs", "0"], "--n-jobs must not be 0"),
         (["--seed", "-1"], "--seed"),
         (["--multi-class", "ovo"], "--multi-class must be"),

@@ -286,6 +286,13 @@ def test_paths_of_other_values_share_ticks(search, data, ax):
     np.testing.assert_array_equal(ax.get_xticks(), np.union1d(search.Cs_, other.Cs_))
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_path_of_few_values(n, ax):
+    Cs, ones = np.array([0.1, 10.0])[:n], np.ones((2, n))
+    PathDisplay(Cs, ones, ones, ones, C=0.1).plot(ax, marker="")
+    np.testing.assert_array_equal(ax.get_xticks(), Cs)
+
+
 def test_path_of_many_values_labels_some(ax):
     Cs = np.geomspace(1e-3, 1e3, 31)
     PathDisplay(Cs, np.ones((2, 31)), np.ones((2, 31)), np.ones((2, 31))).plot(ax)

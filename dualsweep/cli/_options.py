@@ -64,14 +64,18 @@ def positive(param: typer.CallbackParam, value: Any) -> Any:
     return value
 
 
+def _either(names: Iterable[str]) -> str:
+    """Return names as people list them: a, b or c."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 def one_of(*names: str) -> Callable[[typer.CallbackParam, Any], Any]:
     """Return a callback that refuses other values."""
 
     def check(param: typer.CallbackParam, value: Any) -> Any:
         if value is not None and value not in names:
-            raise typer.BadParameter(
-                f"{param.opts[0]} must be {' or '.join(names)}, but is {value!r}."
-            )
+            raise typer.BadParameter(f"{param.opts[0]} must be {_either(names)}, but is {value!r}.")
         return value
 
     return check
@@ -128,11 +132,11 @@ def choice(
     metavar: str, names: Iterable[str], what: str, more: str = "", default: bool | str = True
 ) -> Any:
     """Return an option with one of several values, which its help lists."""
-    *others, last = names
+    names = list(names)
     return typer.Option(
-        callback=one_of(*others, last),
+        callback=one_of(*names),
         metavar=metavar,
-        help=f"{what}: {', '.join(others)} or {last}. {more}".strip(),
+        help=f"{what}: {_either(names)}. {more}".strip(),
         show_default=default,
     )
 
@@ -143,7 +147,7 @@ def any_loss(default: str) -> Any:
         "LOSS",
         LOSSES,
         "Loss",
-        f"For regression: {' or '.join(REGRESSION_LOSSES)}.",
+        f"For regression: {_either(REGRESSION_LOSSES)}.",
         default,
     )
     option.callback = one_of(*LOSSES, *REGRESSION_LOSSES)
@@ -310,9 +314,7 @@ def check_task(task: str, loss: str | None, epsilon: float, **of_classes: Any) -
     """Return the loss of a task; refuse options that are of use to the other one only."""
     losses, others = (LOSSES, REGRESSION_LOSSES)[:: 1 if task == "classification" else -1]
     if loss in others:
-        raise typer.BadParameter(
-            f"--loss {loss} is not a loss of {task}; use {' or '.join(losses)}."
-        )
+        raise typer.BadParameter(f"--loss {loss} is not a loss of {task}; use {_either(losses)}.")
     if task == "regression":
         for name, value in of_classes.items():
             if value != getattr(Settings, name):

@@ -80,7 +80,8 @@ def certify(
     the value of some dual point, and holds whatever point that is: that of the model's own dual
     variables if it has them, X has as many rows, and they prove `tol`; else one that is found by
     solving the problem. (A dual point made of the weights alone, each variable the one that fits
-    the row's slack, is no use: on text its bound is far below 0, and it is no better start than 0.)
+    the row's slack, does not help: on text its bound is far below 0, and to start from 0 is as
+    good.)
 
     Parameters
     ----------

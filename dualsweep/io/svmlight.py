@@ -17,6 +17,12 @@ from .._threads import count_threads
 from ._chunks import Slot, read_chunks
 from ._parsing import Block, MalformedError, parse_chunk
 
+TABLES = {".csv", ".tsv", ".parquet", ".feather"}
+ABOUT_TABLES = (
+    "Files of text are read in svmlight format, label index:value index:value; for tables use "
+    "Python: LinearSVC takes the frames that pandas and polars read."
+)
+
 __all__ = ["iter_svmlight", "load_svmlight"]
 
 CHUNK = 4 << 20  # bytes of text that a thread parses at a time
@@ -194,7 +200,12 @@ def iter_svmlight(
             spare.append(slot)
     except MalformedError as error:
         line = n_lines + error.line
-        raise ValueError(f"{path}, line {line}, column {error.column}: {error}") from None
+        more = (
+            f" {ABOUT_TABLES}"
+            if TABLES & {suffix.lower() for suffix in Path(path).suffixes}
+            else ""
+        )
+        raise ValueError(f"{path}, line {line}, column {error.column}: {error}{more}") from None
 
 
 def _in_order(

@@ -27,7 +27,7 @@ def pyplot(display: str) -> Any:
 
 def style_of(ax: Any) -> dict[str, Any]:
     """Return the style of the next curve on some axes: a line and a mark of its own."""
-    n = sum(line.get_marker() in MARKS for line in ax.lines)
+    n = sum(line.get_marker() != "None" for line in ax.lines)  # not those across all of the axes
     return {
         "linestyle": LINES[n % len(LINES)],
         "marker": MARKS[n % len(MARKS)],

@@ -173,7 +173,7 @@ class PathDisplay:
                 spread.set_label(None)  # there is nothing to see
             if panel.get_legend_handles_labels()[0]:
                 panel.legend()
-        _tick(self.axes_)
+        _tick(self.axes_, self.Cs)
         folds = "1 fold" if n_folds == 1 else f"{n_folds} folds"
         self.axes_[0].set_title(f"The search for C, {folds}")
         self.axes_[-1].set_xlabel("C")
@@ -181,10 +181,10 @@ class PathDisplay:
         return self
 
 
-def _tick(axes: list[Any]) -> None:
-    """Put ticks at the values of C that were tried, in all searches that are drawn."""
-    curves = [line.get_xdata() for line in axes[0].lines if len(line.get_xdata()) > 2]
-    Cs = np.unique(np.concatenate(curves)) if curves else axes[0].lines[0].get_xdata()
+def _tick(axes: list[Any], Cs: Any) -> None:
+    """Put ticks at the values of C that were tried, and at those of searches drawn before."""
+    curves = [line.get_xdata() for line in axes[0].lines if line.get_marker() != "None"]
+    Cs = np.unique(np.concatenate([Cs, *curves]))
     step = -(-len(Cs) // MOST_LABELS)
     labels = [f"{C:.3g}" if c % step == 0 else "" for c, C in enumerate(Cs)]
     for panel in axes:
