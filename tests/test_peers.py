@@ -87,6 +87,7 @@ def test_peer_reaches_the_certified_optimum(name, loss):
     value = objective(result["coef"], result["intercept"], loss)
     assert best.dual_objective_ * (1 - 1e-9) <= value <= best.primal_objective_ * (1 + within)
     assert within < FORGOTTEN
+    assert np.nextafter(0.0, 1.0) * np.ones(1) > 0  # subnormal numbers are what they were
 
 
 def test_a_peer_that_is_not_installed_is_skipped_with_the_reason(monkeypatch, capsys):
