@@ -222,6 +222,7 @@ def draw(runs: Mapping[str, pd.DataFrame]) -> None:
                         linewidth=1.2,
                     )
             axis.set(xscale="log", yscale="log", title=name, xlim=(0.5 * C[0], 2.0 * C[-1]))
+            axis.set_visible(bool((last["data"] == name).any()))
             axis.title.set_fontsize(9)
             axis.tick_params(labelsize=8)
         axes[row, 0].set_ylabel(pages.LABELS[value], fontsize=9)
