@@ -268,7 +268,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", nargs="+", default=DATA)
     parser.add_argument("--C", nargs="+", type=float, default=C)
     parser.add_argument("--parts", nargs="*", default=["tables", "steps", "added"])
-    parser.add_argument("--cap", type=float, default=10.0, help="processor seconds for a run")
+    parser.add_argument("--cap", type=float, default=5.0, help="processor seconds for a run")
     parser.add_argument("--no-page", action="store_true", help="measure only")
     args = parser.parse_args(argv)
     if "tables" in args.parts:
