@@ -57,7 +57,8 @@ def times(frame: pd.DataFrame) -> pd.DataFrame:
         cells = table[CELL].itertuples(index=False)
         missed = ratio.isna() & np.array([(*cell, name) in tried.index for cell in cells])
         result[label] = ratio.mask(missed, np.inf)
-    return result[result["dualsweep"].notna()].reset_index(drop=True)
+    result = result[result["dualsweep"].notna()]
+    return result.sort_values(["data", "C", "loss"], kind="stable").reset_index(drop=True)
 
 
 def show(table: pd.DataFrame) -> pd.DataFrame:

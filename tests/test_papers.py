@@ -144,3 +144,24 @@ def test_a_page_keeps_what_is_not_between_its_marks(papers, tmp_path):
     assert page.read_text() == "before\n<!-- a -->\nnew \\1\n<!-- /a -->\nafter\n"
     with pytest.raises(ValueError, match="0 places for b"):
         pages.fill(page, "b", "new")
+
+
+def test_a_sweep_over_free_rows_is_gauss_seidel(papers):
+    from papers import order
+
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(7, 3))
+    Q = Z @ Z.T + np.eye(7)
+    error = rng.normal(size=7)
+    visited = error.copy()
+    for i in range(7):  # the gradient of 1/2 e'Qe, divided by its curvature
+        visited[i] -= Q[i] @ visited / Q[i, i]
+    np.testing.assert_allclose(order.gauss_seidel(Q, error), visited, rtol=1e-10)
+
+    value, mode = order.slowest_mode(Q)
+    np.testing.assert_allclose(order.gauss_seidel(Q, mode), value * mode, atol=1e-8)
+    for _ in range(200):
+        error = order.gauss_seidel(Q, error)
+        error /= np.linalg.norm(error)
+    assert np.linalg.norm(order.gauss_seidel(Q, error)) <= 1.5 * abs(value)
+    assert 0.0 < order.permuted_rate(Q) < 1.0

@@ -5,27 +5,23 @@ and never measured twice, so that it can be run in pieces: `--parts curves --dat
 """
 
 import argparse
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from benchmark_utils import load_data
 from ratios import about, append, load, markdown
-from scipy.linalg import solve_triangular
 
-from dualsweep import LinearSVC
-from papers import pages, tracing
+from papers import order, pages, tracing
 
 OUT = tracing.OUTPUTS / "paper-dcd.csv"
 LARGE_C = tracing.OUTPUTS / "paper-dcd-large-c.csv"
 ORDER = tracing.OUTPUTS / "paper-dcd-order.csv"
+SPECTRUM = tracing.OUTPUTS / "paper-dcd-spectrum.csv"
 PAGE = pages.DOCS / "dcd.md"
 DATA = ["a9a", "w8a", "covtype", "imdb", "blogs"]
 PARTS = ["curves", "repeats", "large-c", "order"]
 TARGET, ACCURATE = 0.01, 1e-5
-RATE = "factor of the error per sweep"
 
 HINGE = {
     "DCDL1": ("sweeps", {"schedule": "permuted"}),
@@ -89,67 +85,9 @@ def measure_large_c(data: Sequence[str], cap: float) -> None:
 
 
 def measure_order() -> None:
-    """Sweeps in random and in fixed order, where that matters most: 3,000 rows of a9a."""
-    if ORDER.exists():
-        return
-    X, y = load_data("a9a")
-    X, y, C = X[:3000], y[:3000].astype(np.float64), 0.5
-    rows = []
-    shuffled = np.random.default_rng(0).permutation(3000)
-    for name, schedule, order in (
-        ("a new permutation each sweep", "permuted", np.arange(3000)),
-        ("drawn with replacement", "online", np.arange(3000)),
-        ("that of the file", "cyclic", np.arange(3000)),
-        ("one permutation for all sweeps", "cyclic", shuffled),
-        ("sorted by class", "cyclic", np.argsort(y, kind="stable")),
-    ):
-        model = LinearSVC(
-            C=C,
-            fit_intercept=False,
-            solver="sweep",
-            schedule=schedule,
-            tol=1e-9,
-            max_iter=10_000,
-            random_state=0,
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model.fit(X[order], y[order])
-        free = 1.0 - y * (X @ model.coef_.ravel()) > 0.0
-        if not rows:
-            Z = (X[free].multiply(y[free][:, None])).toarray().astype(np.float64)
-            Q = Z @ Z.T + 0.5 / C * np.eye(len(Z))
-        rows.append({"order": name, "sweeps": model.n_iter_, "relative gap": model.relative_gap_})
-        if name == "that of the file":
-            rows[-1][RATE] = fixed_order_rate(Q)
-        elif schedule == "permuted":
-            rows[-1][RATE] = permuted_rate(Q)
-        print(rows[-1], flush=True)
-    append(pd.DataFrame(rows), ORDER)
-    print("eigenvalues of the free rows:", len(Q), np.linalg.eigvalsh(Q)[[0, -2, -1]])
-
-
-def gauss_seidel(Q: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """Return what one sweep over free rows, in this order, makes of the error."""
-    return -solve_triangular(np.tril(Q), np.triu(Q, 1) @ error, lower=True)
-
-
-def fixed_order_rate(Q: np.ndarray) -> float:
-    """Return by what a sweep in one fixed order multiplies the error in the long run."""
-    return float(np.abs(np.linalg.eigvals(gauss_seidel(Q, np.eye(len(Q))))).max())
-
-
-def permuted_rate(Q: np.ndarray, sweeps: int = 60, unsettled: int = 10) -> float:
-    """Return the same, of sweeps in random orders, in the norm of Q."""
-    rng, logs = np.random.default_rng(0), []
-    error = rng.normal(size=len(Q))
-    for _ in range(sweeps):
-        order = rng.permutation(len(Q))
-        error[order] = gauss_seidel(Q[np.ix_(order, order)], error[order])
-        length = np.sqrt(error @ Q @ error)
-        logs.append(np.log(length))
-        error /= length
-    return float(np.exp(np.mean(logs[unsettled:])))
+    for path, measure in ((ORDER, order.sweeps_needed), (SPECTRUM, order.spectrum)):
+        if not path.exists():
+            append(measure(), path)
 
 
 # ------------------------------------------------------------------------------------- reporting
@@ -158,7 +96,7 @@ def permuted_rate(Q: np.ndarray, sweeps: int = 60, unsettled: int = 10) -> float
 def one_row_per_data(table: pd.DataFrame) -> pd.DataFrame:
     """Return the systems of both losses side by side."""
     table = table.drop(columns=["loss", "C", "intercept"])
-    return table.replace("", np.nan).groupby("data", sort=False).first().reset_index()
+    return table.replace("", np.nan).groupby("data", sort=False).first().fillna("").reset_index()
 
 
 def report() -> None:
@@ -167,17 +105,18 @@ def report() -> None:
         report_curves(pages.read(OUT))
     if LARGE_C.exists():
         frame = pages.read(LARGE_C)
-        large = pages.show_times(frame, TARGET)
+        large = pages.show_times(frame, TARGET, by="passes")
         frame["optimum's accuracy, %"] = 100.0 * frame["accuracy"] - frame["difference"]
         large = large.merge(
             frame.groupby(pages.TASK, as_index=False)["optimum's accuracy, %"].max()
         )
         pages.fill(PAGE, "large-C", markdown(large.drop(columns=["intercept"])))
     if ORDER.exists():
-        order = load(ORDER, ())
-        order["relative gap"] = order["relative gap"].map("{:.1e}".format)
-        order[RATE] = order[RATE].map("{:.7f}".format, na_action="ignore")
-        pages.fill(PAGE, "order", markdown(order.fillna("")))
+        sweeps = load(ORDER, ())
+        sweeps["relative gap"] = sweeps["relative gap"].map("{:.1e}".format)
+        pages.fill(PAGE, "order", markdown(sweeps))
+    if SPECTRUM.exists():
+        pages.fill(PAGE, "spectrum", markdown(load(SPECTRUM, ())))
 
 
 def report_curves(frame: pd.DataFrame) -> None:
@@ -186,7 +125,8 @@ def report_curves(frame: pd.DataFrame) -> None:
     six = frame[frame["system"].isin([*HINGE, *SQUARED])]
     pages.fill(PAGE, "machine", about(OUT))
     pages.fill(PAGE, "table-2", markdown(one_row_per_data(pages.show_times(six, TARGET))))
-    pages.fill(PAGE, "table-2-published", markdown(PUBLISHED))
+    published = PUBLISHED.map(lambda entry: entry if isinstance(entry, str) else f"{entry:,}")
+    pages.fill(PAGE, "table-2-published", markdown(published))
     shrinking = pages.show_times(frame[is_sweep & ~is_other_order], ACCURATE)
     pages.fill(PAGE, "shrinking", markdown(one_row_per_data(shrinking)))
     for target, name in ((TARGET, "sweeps"), (ACCURATE, "sweeps-accurate")):

@@ -16,7 +16,7 @@ TASK = ["data", "loss", "C", "intercept"]
 LABELS = {
     "seconds": "processor seconds",
     "error": "above the optimum, relative",
-    "difference": "test accuracy minus that of the optimum, %",
+    "difference": "test accuracy - optimum's, %",
     "accuracy": "test accuracy, %",
     "passes": "passes over the data",
     "steps": "update steps",
@@ -73,7 +73,7 @@ def times(
 
 
 def show_times(frame: pd.DataFrame, target: float, by: str = "seconds") -> pd.DataFrame:
-    """The same in words: three digits, or in brackets the error at which the run was stopped."""
+    """The same in words: three digits, or in brackets the least error of a run that was stopped."""
     table = times(frame, target, by).astype(object)
     last = frame.groupby([*TASK, "system"], sort=False)["error"].min()
     for i, row in table.iterrows():
