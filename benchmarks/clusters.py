@@ -260,49 +260,47 @@ def assert_certified(model, *parts):
 def faults(args):
     """Kill a worker at random in each of many trainings."""
     X, y = binary("a9a")
-    X, y = X[:8000], y[:8000]
     rng = np.random.default_rng(args.seed)
-    ends = {"certified": 0, "error": 0}
-    with tempfile.TemporaryDirectory() as folder:
-        save(Path(folder), X, y, 4)
-        parts = pairs(folder, 4)
+    ends, usual = {"certified": 0, "error": 0}, {}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        save(Path(folder), X[:8000], y[:8000], 4)
         for run in range(args.runs):
             # Newton steps and rounds of sweeps in turns: the latter where features are many.
-            width = args.width if run % 2 else X.shape[1]
-            some = [(dask.delayed(widen)(x, width), labels) for x, labels in parts]
-            with (
-                LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-                Client(cluster) as client,
-            ):
-                loss = LOSSES[run % 3]
-                LinearSVC(loss=loss, tol=0.5, random_state=0).fit(some)  # compiles
+            width, loss = (X.shape[1], args.width)[run % 2], LOSSES[run // 2 % 3]
+            parts = [(dask.delayed(widen)(x, width), labels) for x, labels in pairs(folder, 4)]
+            model = LinearSVC(C=0.1, loss=loss, random_state=0)
+            if (width, loss) not in usual:  # seconds that training takes
                 started = time.perf_counter()
-                LinearSVC(C=0.1, loss=loss, random_state=0).fit(some)
-                usual = time.perf_counter() - started
-                after, victim = rng.uniform(0, usual), str(rng.choice(sorted(client.nthreads())))
-                pid = client.run(os.getpid, workers=[victim])[victim]
-                timer = threading.Timer(after, os.kill, (pid, signal.SIGKILL))
-                timer.start()
-                started = time.perf_counter()
-                try:
-                    model = LinearSVC(C=0.1, loss=loss, random_state=0).fit(some)
-                except RuntimeError as error:
-                    end, what = "error", str(error)
-                else:
-                    seconds = time.perf_counter() - started
-                    timer.join()
-                    what = f"{loss}, {width} features, {model.relative_gap_:.1e}, {seconds:.1f} s"
-                    try:
-                        assert_certified(model, *client.gather(client.compute(parts_of(some))))
-                        end = "certified"
-                    except RuntimeError as error:  # the dual variables went with the worker
-                        end, what = "error", f"{what}; {error}"
-                timer.cancel()
-                ends[end] += 1
-                print(
-                    f"{run}: killed after {after:.2f} of {usual:.2f} s: {end}: {what}", flush=True
-                )
+                model.fit(parts)
+                usual[width, loss] = time.perf_counter() - started
+            client.wait_for_workers(2)
+            end, what = kill_one(client, model, parts, rng.uniform(0, usual[width, loss]), rng)
+            ends[end] += 1
+            print(f"{run}: {loss}, {width} features, {what}: {end}", flush=True)
     print(ends)
+
+
+def kill_one(client, model, parts, after, rng):
+    """Train while a worker is killed; return how that ends, and what happened."""
+    victim = str(rng.choice(sorted(client.nthreads())))
+    pid = client.run(os.getpid, workers=[victim])[victim]
+    killer = threading.Timer(after, os.kill, (pid, signal.SIGKILL))
+    started = time.perf_counter()
+    killer.start()
+    what = f"killed after {after:.2f} s"
+    try:
+        model.fit(parts)
+        what += f", {model.relative_gap_:.1e} after {time.perf_counter() - started:.2f} s"
+        killer.join()
+        assert_certified(model, *client.gather(client.compute(parts_of(parts))))
+    except RuntimeError as error:  # such as that dual variables went with the worker
+        killer.join()
+        return "error", f"{what}; {error}"
+    return "certified", what
 
 
 def widen(X, width):
