@@ -28,16 +28,17 @@ class LinearSVC(InMemory):
         P(w, b) = 1/2 |w|^2 + 1/2 (b / intercept_scaling)^2 + sum_i C_i * loss(y_i (w.x_i + b))
 
     to ``P - D <= tol * P``, over rows in the partitions of a cluster. Partitions stay on the
-    workers that have them, and so do their dual variables. A round sends weights to the workers,
+    workers that compute them, and so do their dual variables. A round sends weights to the workers,
     where each partition sweeps its own rows, and adds up what comes back: n_features + 1 numbers
-    (times n_classes, where all classes are trained at once) either way.
+    (times n_classes, where all classes are trained at once) either way. Where features are few, or
+    rounds are slow, there are Newton steps, whose sums are added up in the same way.
 
     Parameters
     ----------
     C, loss, multi_class, schedule, fit_intercept, intercept_scaling, tol, max_time, class_weight
         As in `dualsweep.LinearSVC`.
     max_iter : int, default=1000
-        Rounds to give up after, per binary problem.
+        Rounds of sweeps and Newton steps to give up after, per binary problem.
     n_jobs : int, default=4
         Classes of one-versus-rest that are trained side by side.
     random_state, verbose
@@ -58,12 +59,15 @@ class LinearSVC(InMemory):
     primal_objective_, dual_objective_, dual_gap_, relative_gap_, converged_, history_
         The certificate, as in `dualsweep.LinearSVC`.
     n_iter_ : int
-        Rounds; the largest of the classes.
+        Rounds of sweeps and Newton steps; the largest of the classes.
 
     Notes
     -----
     How many rounds it takes depends on how the rows are distributed. Partitions that are alike,
     such as those of shuffled rows, take least.
+
+    Partitions that take more than a third of a worker's memory are kept on its disk, and read when
+    they are needed. Those of a store are read from the store.
 
     If a worker is lost, Dask computes its partitions again elsewhere, their dual variables start
     from 0, and training goes on to the same certificate. What cannot be computed again, or workers
