@@ -391,7 +391,7 @@ def main():
     big.set_defaults(run=large)
     big.add_argument("--gigabytes", type=float, default=3.2)
     big.add_argument("--blocks", type=int, default=64)
-    big.add_argument("--features", type=int, default=200)
+    big.add_argument("--features", type=int, default=199)
     big.add_argument("--memory", default="1GB")
     big.add_argument("--loss", default="squared_hinge")
     args = parser.parse_args()

@@ -66,7 +66,7 @@ SCALE, SCALE_FAR, FAR = 4.0, 8.0, 800.0
 ENOUGH = (10.0, 3.0, 1.0, 0.3, 0.1, np.inf)
 LAST_SWEEPS = 16
 
-# Rows in parts count rounds. Direct Newton steps take one or two each, and a Gram matrix: below
+# Rows in parts count rounds. Direct Newton steps take one each, and a Gram matrix: below
 # PARTS_AT_ONCE weights that is nothing, and no sweeps are tried before. Above, 15 to 40 steps are
 # worth ROUNDS_DIRECT: those of one class of mnist took minutes at C = 0.01, where rounds of sweeps
 # take seconds. Conjugate gradients take a round each: about so many, whatever the parts, where the
