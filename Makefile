@@ -125,9 +125,11 @@ bench-path: $(VENV)/.dev
 # Training in partitions: rounds simulated for 2 to 256 of them, and time, rounds and bytes on local
 # clusters of 1, 2 and 4 workers against in memory.
 bench-dask: $(VENV)/.dev
-	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/distributed.py clusters
-	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/distributed.py rounds \
-		--picture benchmarks/outputs/rounds.png
+	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/clusters.py table
+	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/clusters.py faults
+	$(BIN)/python benchmarks/clusters.py large
+	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/partitions.py --rows 10000 \
+		--max-rounds 150 --picture benchmarks/outputs/rounds.png
 
 # Keerthi et al.'s Tables 4.2 and 4.3, into docs/sdm-tables.md.
 bench-sdm: $(VENV)/.dev

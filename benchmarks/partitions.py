@@ -50,10 +50,10 @@ def simulate(X, y, C, loss, n_parts, order, max_iter):
         cost = np.full(len(some), C)
         problems.append(BinaryProblem(passes, passes.sqnorms(), y[some], cost, LOSSES[loss]))
     parts = PartsHere(problems)
-    started = time.perf_counter()
+    started = time.process_time()
     problem = PartsProblem(parts, problems[0], C * len(y))
     result = solve(problem, tol=1e-3, max_iter=max_iter)
-    return parts.n_rounds, result.relative_gap, time.perf_counter() - started
+    return parts.n_rounds, result.relative_gap, time.process_time() - started
 
 
 def rounds(args):
@@ -61,10 +61,14 @@ def rounds(args):
     rows = read(args.out)
     done = {tuple(row[name] for name in fields[:5]) for row in rows}
     X, y = binary(args.data)
+    if args.rows is not None:
+        some = np.random.default_rng(1).permutation(len(y))[: args.rows]
+        X, y = X[np.sort(some)], y[np.sort(some)]
+        X = X[:, np.unique(X.indices)]
     for order in args.orders:
         for loss in args.loss:
-            for C in args.C:
-                for n_parts in args.parts:
+            for n_parts in args.parts:
+                for C in args.C:
                     cell = (args.data, loss, f"{C:g}", order, str(n_parts))
                     if cell in done:
                         continue
@@ -130,6 +134,7 @@ def main():
     parser.add_argument("--C", nargs="+", type=float, default=[0.1, 1.0, 10.0, 100.0])
     parser.add_argument("--parts", nargs="+", type=int, default=[2, 4, 16, 64, 256])
     parser.add_argument("--orders", nargs="+", default=["random"], help="random, as it is")
+    parser.add_argument("--rows", type=int, help="so many at random, without empty features")
     parser.add_argument("--max-rounds", type=int, default=1000)
     parser.add_argument("--latency", type=float, default=1e-3, help="seconds a message")
     parser.add_argument("--bandwidth", type=float, default=1e9, help="bytes a second")

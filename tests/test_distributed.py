@@ -176,7 +176,7 @@ def test_a_worker_that_is_killed(client, text, monkeypatch, method, at):
     """In the middle of training: its partitions are computed again, the certificate holds."""
     X, y = text
     if method == "sweeps":
-        monkeypatch.setattr("dualsweep.solvers.policy.DIRECT_WEIGHTS", 0)
+        monkeypatch.setattr("dualsweep.solvers.policy.PARTS_AT_ONCE", 0)
     asked = []
     ask = Cluster._ask
 
@@ -223,7 +223,7 @@ def test_rows_past_the_memory_of_workers_are_read_from_disk(client, text, dense,
         return [shard.X is None for shard in _work._shards.values()], len(list(files))
 
     X, y = text
-    monkeypatch.setattr("dualsweep.solvers.policy.DIRECT_WEIGHTS", 0 if dense else 2000)
+    monkeypatch.setattr("dualsweep.solvers.policy.PARTS_AT_ONCE", 0 if dense else 200)
     parts = delayed_blocks(X.toarray() if dense else X, y, (200, 200, 200))
     seen = []
     ask = Cluster._ask

@@ -51,7 +51,7 @@ def use(monkeypatch, method):
     """Let Newton steps be of this kind; return the solver to ask for."""
     if method == "conjugate gradients":
         monkeypatch.setattr("dualsweep.solvers.newton.DIRECT_WEIGHTS", 0)
-    return "sweep" if method == "sweeps" else "auto"
+    return "sweep" if method == "sweeps" else "newton"
 
 
 @pytest.mark.parametrize("loss", LOSSES)

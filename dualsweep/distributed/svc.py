@@ -30,9 +30,10 @@ class LinearSVC(InMemory):
         P(w, b) = 1/2 |w|^2 + 1/2 (b / intercept_scaling)^2 + sum_i C_i * loss(y_i (w.x_i + b))
 
     to ``P - D <= tol * P``, over rows in the partitions of a cluster. Partitions stay on the
-    workers that have them, and so do their dual variables. A round sends weights to the workers,
+    workers that compute them, and so do their dual variables. A round sends weights to the workers,
     where each partition sweeps its own rows, and adds up what comes back: n_features + 1 numbers
-    (times n_classes, where all classes are trained at once) either way.
+    (times n_classes, where all classes are trained at once) either way. Where features are few, or
+    rounds are slow, there are Newton steps, whose sums are added up in the same way.
 
     Parameters
     ----------
@@ -55,8 +56,8 @@ class LinearSVC(InMemory):
         Relative duality gap to prove: the objective is then at most this fraction above the
         optimum. 1e-2 takes fewer rounds, and is enough to compare scores.
     max_iter : int, default=1000
-        Rounds to give up after, per binary problem. Raise it after a warning, if shuffling the rows
-        does not help.
+        Rounds of sweeps and Newton steps to give up after, per binary problem. Raise it after a
+        warning, if shuffling the rows does not help.
     max_time : float, default=None
         Seconds to give up after, with the model so far and its certificate; None means no limit.
     class_weight : dict or "balanced", default=None
@@ -97,7 +98,7 @@ class LinearSVC(InMemory):
     converged_ : bool
         Whether ``relative_gap_ <= tol``.
     n_iter_ : int
-        Rounds; the largest of the classes.
+        Rounds of sweeps and Newton steps; the largest of the classes.
     history_ : ndarray with named fields
         One entry per certificate, as in `dualsweep.LinearSVC`.
     estimates_ : ndarray with named fields
@@ -111,6 +112,9 @@ class LinearSVC(InMemory):
     -----
     How many rounds it takes depends on how the rows are distributed. Partitions that are alike,
     such as those of shuffled rows, take least.
+
+    Partitions that take more than a third of a worker's memory are kept on its disk, and read when
+    they are needed. Those of a store are read from the store.
 
     If a worker is lost, Dask computes its partitions again elsewhere, their dual variables start
     from 0, and training goes on to the same certificate. What cannot be computed again, or workers
