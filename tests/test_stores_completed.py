@@ -185,7 +185,7 @@ def test_a_search_over_all_classes_at_once(store, text, method):
 
 def test_rows_of_folds_of_blocks(store):
     twice = [(np.array([0, 1, 1, 2]), np.array([3, 4]))]
-    with pytest.raises(ValueError, match="row twice in a fold"):
+    with pytest.raises(ValueError, match="must not have a row twice"):
         LinearSVCCV(cv=twice, memory_limit=limit(store)).fit(store)
     splitter = ShuffleSplit(1, test_size=0.2, random_state=0)
     model = LinearSVCCV(Cs=[0.1], cv=splitter, memory_limit=limit(store), random_state=0).fit(store)
