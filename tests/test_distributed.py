@@ -4,6 +4,7 @@ import itertools
 import os
 import signal
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +30,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:
 SIZES = (260, 1, 0, 339)  # uneven partitions, one of them empty and one of a single class
 
 
-@pytest.fixture(scope="module")
-def client():
+@contextmanager
+def two_workers():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with (
@@ -38,6 +39,19 @@ def client():
             Client(cluster) as client,
         ):
             yield client
+
+
+@pytest.fixture(scope="module")
+def client():
+    with two_workers() as client:
+        yield client
+
+
+@pytest.fixture
+def mortal():
+    """A client whose workers may be killed: whether new ones come instead is up to Dask."""
+    with two_workers() as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +186,7 @@ def test_what_cannot_be_trained_is_refused(client, text):
 
 
 @pytest.mark.parametrize(("method", "at"), [("sweeps", 3), ("sweeps", 9), ("newton", 7)])
-def test_a_worker_that_is_killed(client, text, monkeypatch, method, at):
+def test_a_worker_that_is_killed(mortal, text, monkeypatch, method, at):
     """In the middle of training: its partitions are computed again, the certificate holds."""
     X, y = text
     if method == "sweeps":
@@ -184,26 +198,27 @@ def test_a_worker_that_is_killed(client, text, monkeypatch, method, at):
         asked.append(name)
         if len(asked) == at:
             victim = self.groups[0][0]
-            os.kill(client.run(os.getpid, workers=[victim])[victim], signal.SIGKILL)
+            os.kill(mortal.run(os.getpid, workers=[victim])[victim], signal.SIGKILL)
         return ask(self, p, name, w, how)
 
     monkeypatch.setattr(Cluster, "_ask", ask_and_kill)
-    model = LinearSVC(C=0.1, random_state=0).fit(delayed_blocks(X, y, (200, 200, 200)))
+    model = LinearSVC(C=0.1, random_state=0, client=mortal)
+    model.fit(delayed_blocks(X, y, (200, 200, 200)))
     assert len(asked) > at
     assert ("newton" in asked) == (method == "newton")
     assert_certified(model, X, y)
 
 
-def test_a_partition_that_cannot_be_computed_again(client, text):
+def test_a_partition_that_cannot_be_computed_again(mortal, text):
     X, y = text
-    held = [dask.delayed(client.scatter(part)) for part in (X, y)]
-    model = LinearSVC(C=0.1, random_state=0)
+    held = [dask.delayed(mortal.scatter(part)) for part in (X, y)]
+    model = LinearSVC(C=0.1, random_state=0, client=mortal)
     ask, killed = Cluster._ask, []
 
     def ask_and_kill(self, p, name, w, how):
         if not killed:
             killed.append(self.groups[0][0])
-            os.kill(client.run(os.getpid, workers=killed)[killed[0]], signal.SIGKILL)
+            os.kill(mortal.run(os.getpid, workers=killed)[killed[0]], signal.SIGKILL)
         return ask(self, p, name, w, how)
 
     with pytest.MonkeyPatch.context() as patch:

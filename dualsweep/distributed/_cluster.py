@@ -173,15 +173,20 @@ class Cluster:
                 self._recover(losses, error, since)
 
     def _ask(self, p: int, name: str, w: Any, how: dict[str, Any]) -> Answer:
-        answers: Answer = self.client.sync(self._answers, (p, name, how), w)
+        with self._lock:  # not in the event loop, for which whoever has the lock may be waiting
+            groups = [(home, self.actors[home].key, firsts) for home, firsts in self.groups]
+        answers: Answer = self.client.sync(self._answers, groups, (p, name, how), w)
         return answers
 
-    async def _answers(self, question: tuple[int, str, dict[str, Any]], w: Any) -> Answer:
-        with self._lock:
-            groups, actors = self.groups, self.actors
+    async def _answers(
+        self,
+        groups: list[tuple[str, str, dict[int, int]]],
+        question: tuple[int, str, dict[str, Any]],
+        w: Any,
+    ) -> Answer:
         calls = [
-            asyncio.ensure_future(self._call(home, actors[home].key, question, w, firsts))
-            for home, firsts in groups
+            asyncio.ensure_future(self._call(home, actor, question, w, firsts))
+            for home, actor, firsts in groups
         ]
         pending: Any = calls
         try:
@@ -193,7 +198,7 @@ class Cluster:
                     call.result()
                 if pending:
                     there = await self.client.scheduler.ncores()
-                    if not all(home in there for home, _ in groups):
+                    if not all(home in there for home, _, _ in groups):
                         raise WorkerLostError
         finally:
             for call in calls:
@@ -211,6 +216,8 @@ class Cluster:
         except KeyError as error:  # no such actor
             raise WorkerLostError(home) from error
         if reply["status"] != "OK":
+            if isinstance(reply["exception"], KeyError):  # it does not hold such a partition
+                raise WorkerLostError(home) from reply["exception"]
             raise reply["exception"]
         answer: Answer = reply["result"]
         return answer

@@ -40,8 +40,9 @@ __all__ = [
 
 # Part of a worker's memory that its partitions may take; the rows of those past it are read from
 # disk each time, one partition after the other. Dask stops giving tasks to a worker at 0.8 of its
-# memory. Of 1 GB, Python and its libraries take 0.25, and a partition that is read needs room.
-FITS = 0.35
+# memory. Of 1 GB, Python and its libraries take 0.25, and a partition that is read needs room: with
+# 0.35 and partitions of 50 MB, workers came to 0.8 now and then.
+FITS = 0.3
 ROW_BYTES = 150  # what training keeps of a row besides its entries
 
 Answer = tuple[Any, Any, dict[int, str]]

@@ -113,8 +113,8 @@ class LinearSVC(InMemory):
     How many rounds it takes depends on how the rows are distributed. Partitions that are alike,
     such as those of shuffled rows, take least.
 
-    Partitions that take more than a third of a worker's memory are kept on its disk, and read when
-    they are needed. Those of a store are read from the store.
+    Partitions past 0.3 of a worker's memory are kept on its disk, and read when they are needed.
+    Those of a store are read from the store.
 
     If a worker is lost, Dask computes its partitions again elsewhere, their dual variables start
     from 0, and training goes on to the same certificate. What cannot be computed again, or workers
