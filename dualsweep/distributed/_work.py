@@ -6,7 +6,7 @@ from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from shutil import rmtree
-from threading import Lock
+from threading import RLock
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -174,7 +174,8 @@ class _Shard:
 
 
 _shards: dict[tuple[str, int], _Shard] = {}  # by training and number of the partition
-_lock = Lock()
+# Taken again where garbage is collected while it is held: `forget` may be called by that.
+_lock = RLock()
 
 
 def hold(token: str, k: int, X: Any, y: Any, weight: Any) -> Description:
@@ -193,7 +194,7 @@ def hold(token: str, k: int, X: Any, y: Any, weight: Any) -> Description:
     worker = get_worker()
     memory = worker.memory_manager.memory_limit
     with _lock:
-        in_use = sum(shard.n_bytes for shard in _shards.values())
+        in_use = sum(shard.n_bytes for shard in list(_shards.values()))
         fits = not memory or in_use + _n_bytes(X) + ROW_BYTES * len(y) <= FITS * memory
         if not fits and files is None:
             files = _Files(Path(worker.local_directory) / f"dualsweep-{uuid4().hex}", X)
