@@ -1,8 +1,9 @@
 """From checkpoints to curves, and to the tables of a page."""
 
+import argparse
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +165,24 @@ def fill(page: Path, name: str, text: str) -> None:
     if count != 1:
         raise ValueError(f"{page} has {count} places for {name}, and has to have one.")
     page.write_text(new)
+
+
+def measure_and_report(
+    argv: Sequence[str] | None,
+    about: str,
+    parts: Mapping[str, Callable[[Sequence[str], float], None]],
+    data: Sequence[str],
+    cap: float,
+    report: Callable[[], None],
+) -> None:
+    """Do what the command line asks for: measure parts of a paper, then fill in its page."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--parts", nargs="*", choices=parts, default=list(parts))
+    parser.add_argument("--data", nargs="+", choices=data, default=data)
+    parser.add_argument("--cap", type=float, default=cap, help="seconds after which a run ends")
+    parser.add_argument("--no-page", action="store_true", help="only measure")
+    args = parser.parse_args(argv)
+    for part in args.parts:
+        parts[part](args.data, args.cap)
+    if not args.no_page:
+        report()

@@ -4,7 +4,6 @@ Fills the tables of docs/papers/sdm.md and draws its pictures. Checkpoints are a
 and never measured twice, so that it can be run in pieces: `--parts others --data mnist`.
 """
 
-import argparse
 import math
 from collections.abc import Sequence
 from time import process_time
@@ -201,16 +200,7 @@ def report() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--data", nargs="+", choices=DATA, default=DATA)
-    parser.add_argument("--cap", type=float, default=8.0, help="seconds after which a run ends")
-    parser.add_argument("--no-page", action="store_true", help="only measure")
-    args = parser.parse_args(argv)
-    for part in args.parts:
-        PARTS[part](args.data, args.cap)
-    if not args.no_page:
-        report()
+    pages.measure_and_report(argv, __doc__, PARTS, DATA, 8.0, report)
 
 
 if __name__ == "__main__":
