@@ -215,15 +215,23 @@ def on_cpu(name, arrays, tol, params, cap):
     return row_of(model, perf_counter() - started, None, None)
 
 
-def l_bfgs(library, arrays, params, target, cap):
-    """Minimise the same objective with torch's L-BFGS until it is no larger than `target`."""
+def l_bfgs(library, arrays, tol, params, target, cap):
+    """Minimise the same objective with torch's L-BFGS until it is no larger than `target`.
+
+    In float32, as ours, unless `tol` asks for more than that can tell apart.
+    """
     import torch
+
+    dtype = torch.float32 if tol >= 1e-4 else torch.float64
 
     X, y = (torch.from_dlpack(each) for each in arrays[:2])
     k, n, C = int(y.max()) + 1, len(y), params["C"]
     columns = 1 if k == 2 else k
     multi_class, loss = params.get("multi_class", "ovr"), params.get("loss")
-    W = torch.zeros((X.shape[1] + 1, k if multi_class != "ovr" else columns), device=X.device)
+    shape = (X.shape[1] + 1, k if multi_class != "ovr" else columns)
+    # Not at zero, where all classes tie: Crammer-Singer's subgradient there is no way down.
+    generator = torch.Generator(device=X.device).manual_seed(0)
+    W = 1e-3 * torch.randn(shape, dtype=dtype, device=X.device, generator=generator)
     step = max((1 << 26) // (W.shape[1] + X.shape[1]), 1)
     started = perf_counter()
     best = np.inf
@@ -235,11 +243,11 @@ def l_bfgs(library, arrays, params, target, cap):
         gradient = W.clone()
         for start in range(0, n, step):
             part = slice(start, min(start + step, n))
-            block, labels = X[part].float(), y[part]
+            block, labels = X[part].to(dtype), y[part]
             Z = block @ W[:-1] + W[-1]
             if multi_class == "ovr":
                 own = labels[:, None] == torch.arange(k - columns, k, device=X.device)
-                sign = torch.where(own, 1.0, -1.0)
+                sign = torch.where(own, 1.0, -1.0).to(dtype)
                 slack = 1 - sign * Z
                 if loss == "squared":
                     lost, slope = slack**2, 2 * slack
@@ -247,7 +255,7 @@ def l_bfgs(library, arrays, params, target, cap):
                     slack = slack.clamp_min(0)
                     lost, slope = slack**2, 2 * slack
                 else:
-                    lost, slope = slack.clamp_min(0), (slack > 0).float()
+                    lost, slope = slack.clamp_min(0), (slack > 0).to(dtype)
                 total += C * float(lost.sum(dtype=torch.float64))
                 G = -C * sign * slope
             else:
@@ -257,7 +265,7 @@ def l_bfgs(library, arrays, params, target, cap):
                     lost, worst = slack.max(dim=1)
                     G = torch.zeros_like(Z).scatter_(1, worst[:, None], C)
                 else:
-                    lost, G = slack.clamp_min(0), C * (slack > 0).float()
+                    lost, G = slack.clamp_min(0), C * (slack > 0).to(dtype)
                 total += C * float(lost.sum(dtype=torch.float64))
                 G.scatter_(1, labels[:, None], 0.0)
                 G.scatter_(1, labels[:, None], -G.sum(dim=1, keepdim=True))
@@ -267,7 +275,7 @@ def l_bfgs(library, arrays, params, target, cap):
         best = min(best, total)
         if best <= target or perf_counter() - started > cap:
             raise EnoughError
-        return torch.tensor(total)
+        return torch.tensor(total, dtype=torch.float64)
 
     optimizer = torch.optim.LBFGS(
         [W], max_iter=100_000, history_size=10, line_search_fn="strong_wolfe",
@@ -363,7 +371,7 @@ def run_cell(cell, name, tol, params, library, data, arguments, note):
         for _ in range(arguments.repeats):
             guarded(f"dualsweep {library.name}", fit)
     if "l-bfgs" in arguments.who and target:
-        guarded("L-BFGS", lambda: l_bfgs(library, data.get(name), params, target[-1],
+        guarded("L-BFGS", lambda: l_bfgs(library, data.get(name), tol, params, target[-1],
                                          arguments.peer_cap))  # fmt: skip
     if "cpu" in arguments.who:
         guarded("dualsweep CPU", lambda: on_cpu(name, data.get(name), tol, params,
