@@ -47,17 +47,17 @@ def measure_all(out: Path, data, multiclass, Cs, repeats: int, cap: float) -> No
 def times(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per cell: our seconds, and every peer's / ours.
 
-    They are inf where a peer did not get there, and NaN where it was not tried or has no such loss.
+    They are inf where a peer did not get there, 0 where we did not but it did, and NaN where it was
+    not tried or has no such loss.
     """
     table = compare(frame, [TARGET], clock="cpu")
     result = table[CELL].assign(data=table["data"].map(short), dualsweep=table[OURS])
     tried = frame.groupby([*CELL, "solver"]).size()
     for label, name in BINARY_PEERS.items():
-        ratio = table[name] / table[OURS] if name in table else table[OURS] * np.nan
+        ratio = table[name] / table[OURS].fillna(np.inf) if name in table else table[OURS] * np.nan
         cells = table[CELL].itertuples(index=False)
         missed = ratio.isna() & np.array([(*cell, name) in tried.index for cell in cells])
         result[label] = ratio.mask(missed, np.inf)
-    result = result[result["dualsweep"].notna()]
     return result.sort_values(["data", "C", "loss"], kind="stable").reset_index(drop=True)
 
 
@@ -65,16 +65,18 @@ def show(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with geometric means, and in how many cells a peer got there."""
     shown = table.astype(object)
     shown["loss"] = [loss.replace("_", " ") for loss in table["loss"]]
-    shown["dualsweep"] = [f"{s:.2g} s" for s in table["dualsweep"]]
+    shown["dualsweep"] = (
+        table["dualsweep"].map("{:.2g} s".format).mask(shown["dualsweep"].isna(), "-")
+    )
     means = {"data": "**geometric mean**", "loss": "", "C": "", "dualsweep": "1"}
     reached = {"data": "got there", "loss": "", "C": "", "dualsweep": ""}
     for label in BINARY_PEERS:
         ratio = table[label]
         words = ratio.map("{:.2g}".format).mask(np.isinf(ratio), "-").mask(ratio.isna(), "")
         shown[label] = words
-        finite = ratio[np.isfinite(ratio)]
-        means[label] = f"**{geometric_mean(finite):.2g}**" if len(finite) else ""
-        reached[label] = f"{len(finite)} of {ratio.notna().sum()}"
+        both = ratio[np.isfinite(ratio) & (ratio > 0)]
+        means[label] = f"**{geometric_mean(both):.2g}**" if len(both) else ""
+        reached[label] = f"{np.isfinite(ratio).sum()} of {ratio.notna().sum()}"
     return pd.concat([shown, pd.DataFrame([means, reached])], ignore_index=True)
 
 
@@ -85,8 +87,10 @@ def geometric_mean(values: pd.Series) -> float:
 def text(frame: pd.DataFrame, cap: float) -> str:
     table = times(frame)
     best = table[list(BINARY_PEERS)].min(axis=1)
-    beaten, best = best[np.isinf(best)], best[np.isfinite(best)]
-    last = f" In {len(beaten)} more no peer got there." if len(beaten) else ""
+    alone, lost = np.isinf(best).sum(), (best == 0).sum()
+    best = best[np.isfinite(best) & (best > 0)]
+    last = f" In {alone} more no peer got there." if alone else ""
+    last += f" In {lost} more dualsweep did not, and a peer did (0)." if lost else ""
     words = textwrap.fill(
         f"Processor time from X and y until the objective is {TARGET:g} above the optimum: "
         f"dualsweep's in seconds, and how many times as long each peer takes (- where it did not "

@@ -17,7 +17,7 @@ PEERS = {
     "sgd": ("sklearn", 1e-4, 1e-3),
     "snapml": ("snapml", 1e-7, 1e-5),
     "skglm": ("skglm", 1e-8, 1e-5),
-    "vowpal_wabbit": ("vowpalwabbit", 1e-8, 1e-3),
+    "vowpal_wabbit": ("vowpalwabbit", 1e-3, 1e-3),
 }
 LOSSES = {"skglm": ["hinge"], "vowpal_wabbit": ["hinge"]}
 CASES = [(name, loss) for name in PEERS for loss in LOSSES.get(name, ["hinge", "squared_hinge"])]

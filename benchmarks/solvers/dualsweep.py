@@ -12,6 +12,12 @@ class Solver(Contender):
     name = "dualsweep"
     parameters: ClassVar = {"method": ["auto"]}
 
+    def warm_up(self):
+        """Compile sweeps and Newton steps: of few rows, `auto` may need one kind alone."""
+        method = self.method
+        for self.method in ("adaptive", "newton", method):
+            super().warm_up()
+
     def fit(self, X, y, tol):
         if self.method in ("auto", "newton"):
             method = {"solver": self.method}
