@@ -79,7 +79,7 @@ bench-gpu: $(VENV)/.dev
 	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/gpu.py --cells embeddings mnist \
 		--who ours l-bfgs cpu
 	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/gpu.py --cells blogs imdb \
-		--who ours cpu --library cupy
+		--who ours l-bfgs cpu --library cupy
 
 # Time against C, from easy to hard, of all our methods and all peers. Takes hours; can be filled in
 # pieces, for instance with SUBSET="--data a9a --C 100".
