@@ -33,6 +33,7 @@ import dualsweep
 from dualsweep.distributed import LinearSVC, _cluster, _work
 
 LOSSES = ("hinge", "squared_hinge", "squared")
+ARRAYS = ("data", "indices", "indptr", "shape", "y")
 FIELDS = [
     "data", "what", "workers", "seconds", "rounds", "questions", "MB", "gap", "primal",
     "beside_clock_ms", "beside_cpu_ms", "part_MB", "memory_MB",
@@ -111,18 +112,21 @@ def save(folder, X, y, n):
     """Write n partitions of shuffled rows."""
     rows = np.random.default_rng(0).permutation(len(y))
     for k, some in enumerate(np.array_split(rows, n)):
-        sp.save_npz(folder / f"{n}-{k}.npz", sp.csr_matrix(X[some]), compressed=False)
-        np.save(folder / f"{n}-{k}.npy", y[some])
+        part = sp.csr_matrix(X[some])
+        arrays = (part.data, part.indices, part.indptr, part.shape, y[some])
+        for name, array in zip(ARRAYS, arrays, strict=True):
+            np.save(folder / f"{n}-{k}-{name}.npy", array)
 
 
 def read_rows(folder, n, k):
-    """Return the rows of partition k, on a worker."""
-    return sp.load_npz(Path(folder) / f"{n}-{k}.npz")
+    """Return the rows of partition k, on a worker, without a second copy on the way."""
+    *parts, shape = (np.load(Path(folder) / f"{n}-{k}-{name}.npy") for name in ARRAYS[:4])
+    return sp.csr_matrix(tuple(parts), shape=tuple(shape.tolist()))
 
 
 def read_labels(folder, n, k):
     """Return their labels."""
-    return np.load(Path(folder) / f"{n}-{k}.npy")
+    return np.load(Path(folder) / f"{n}-{k}-y.npy")
 
 
 def pairs(folder, n):
