@@ -194,8 +194,8 @@ def on_cluster(name, told, n, parts, note):
         Client(cluster) as client,
     ):
         asked = Asked()
+        few = on_each_worker(client, *client.gather(client.compute(list(parts[0]))))
         for what, settings in told.items():
-            few = [(rows[:300], labels[:300]) for rows, labels in parts]
             LinearSVC(random_state=0, **settings).fit(few)  # compiles
             client.run(lambda: _work.__dict__.update(busy=[]))
             client.run(watch_memory)
@@ -216,6 +216,14 @@ def on_cluster(name, told, n, parts, note):
                   [f"{np.min(beside[0]):.1f}", f"{np.median(beside[1]):.1f}"]),
                 f"{size:.1f}", f"{grown:.1f}",
             )  # fmt: skip
+
+
+def on_each_worker(client, X, y):
+    """Return some rows as a partition on each worker."""
+    return [
+        tuple(dask.delayed(client.scatter(each, workers=[worker])) for each in (X[:300], y[:300]))
+        for worker in client.nthreads()
+    ]
 
 
 def parts_of(parts):

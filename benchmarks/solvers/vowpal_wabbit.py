@@ -31,6 +31,7 @@ class Solver(Contender):
 
     def fit(self, X, y, tol):
         X = self.with_ones(X)
+        passes = math.ceil(1.0 / tol)
         bits = max(1, math.ceil(math.log2(X.shape[1])))  # a place for each feature, by its number
         with tempfile.TemporaryDirectory() as folder:
             text = BytesIO()
@@ -38,7 +39,7 @@ class Solver(Contender):
             lines = re.sub(rb"^(-?\d+) ", rb"\1 | ", text.getvalue(), flags=re.MULTILINE)
             (Path(folder) / "rows").write_bytes(lines)
             workspace = Workspace(
-                f"--data {folder}/rows --cache_file {folder}/cache --passes {math.ceil(1.0 / tol)} --bfgs "
+                f"--data {folder}/rows --cache_file {folder}/cache --passes {passes} --bfgs "
                 f"--loss_function hinge --l2 {1.0 / self.C!r} --termination 0 "
                 f"--bit_precision {bits} --noconstant --holdout_off --quiet"
             )

@@ -251,7 +251,9 @@ def add(*answers: Answer) -> Answer:
     """Return the sums of answers; the first may be overwritten."""
     weights, numbers, born = answers[0]
     for more, others, births in answers[1:]:
-        weights = None if weights is None else np.add(weights, more, out=weights)
+        if weights is not None:
+            same = weights.dtype == more.dtype
+            weights = np.add(weights, more, out=weights if same else None)
         numbers = None if numbers is None else numbers + others
         born = born | births
     return weights, numbers, born

@@ -21,9 +21,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..kernels.certificate import primal_and_gap, squared_length
-from .parts import LOCAL_SWEEPS, PartsProblem
+from .parts import LOCAL_SWEEPS, PartsProblem, rounded
 from .run import Run
+from .sweeps import FLOAT32_PROGRESS, FLOAT32_TOL
 
 __all__ = ["PartsSweeper"]
 
@@ -57,6 +60,9 @@ class PartsSweeper:
         self.seen = run.gap
         self.dual = run.dual
         self.rho = FIRST_RHO
+        # In float32 messages are half as long. What a round starts from is rounded before anybody
+        # uses it, and where a certificate is computed, weights are summed up afresh.
+        self.number: Any = np.float32 if run.tol >= FLOAT32_TOL else np.float64
         self._settle(run.w)
 
     @property
@@ -74,8 +80,9 @@ class PartsSweeper:
         """Do a round; return the number of visits, and what the dual gained in the one before."""
         if self.restarts != self.parts.restarts:
             self._settle(w)
-        start = self.share * (w - self.hoped + self.multiplier)
-        weights, totals = self.parts.ask("advance", start, rho=self.rho)
+        sent = rounded(self.share * (w - self.hoped + self.multiplier), self.number)
+        weights, totals = self.parts.ask("advance", sent, rho=self.rho)
+        start = sent.astype(np.float64, copy=False)
         primal, gap = primal_and_gap(self.problem.size(start), totals, run.problem.n_rows)
         # P(start) - D(alpha), of the dual variables before these sweeps.
         self.seen = gap + 0.5 * squared_length((start - w).ravel("K"))
@@ -101,5 +108,8 @@ class PartsSweeper:
         """Compute a certificate; take back what is left out on trial."""
         if expand:
             self.parts.ask("expand")
-        run.check(weights_known=not self.problem.outdated)
+        before, exact = run.gap, self.number == np.float64
+        run.check(weights_known=exact and not self.problem.outdated)
         self.problem.recheck(run)
+        if run.gap > FLOAT32_PROGRESS * before:
+            self.number = np.float64

@@ -30,9 +30,11 @@ __all__ = [
     "PartsProblem",
     "RemoteSlacks",
     "looks_at_rows",
+    "rounded",
 ]
 
 LOCAL_SWEEPS = 3  # of a part in a round
+LARGEST = 1e30  # that is left to float32, which ends at 3e38: such weights can be added up, too
 
 Answer = tuple[Any, Any]  # weights, or None; numbers, or None
 
@@ -51,11 +53,14 @@ class Part:
         self.plan = SCHEDULES[schedule](problem.candidates, random_state(*seed))
 
     def advance(self, problem: Any, start: Any, rho: float) -> Answer:
-        """Sweep the rows from the weights `start`; return the weights, and totals at the start."""
-        _, totals = self.totals(problem, start, "alpha")
-        near = problem.with_costs(rho * problem.cost)
+        """Sweep the rows from the weights `start`; return the weights, and totals at the start.
+
+        The weights are as precise as those that were sent.
+        """
         w = problem.zero_weights()
         w[...] = start
+        _, totals = self.totals(problem, w, "alpha")
+        near = problem.with_costs(rho * problem.cost)
         shares = np.empty(problem.n_rows)
         self.alpha *= rho
         for _ in range(LOCAL_SWEEPS if len(self.plan.rows) else 0):
@@ -64,7 +69,7 @@ class Part:
             near.sweep(self.plan.shrunk, order, self.alpha, w, grads, gains, shares)
             self.plan.observe(order, grads, gains)
         self.alpha *= 1.0 / rho
-        return self.weights(problem, "alpha")[0], totals
+        return rounded(self.weights(problem, "alpha")[0], start.dtype), totals
 
     def weights(self, problem: Any, which: str) -> Answer:
         """Return the weights of the dual variables, or of those that were kept."""
@@ -124,6 +129,12 @@ class Part:
         """Return dual variables; those of a part that was lost after it kept some are 0."""
         duals = getattr(self, which)
         return problem.zero_alpha() if duals is None else duals
+
+
+def rounded(w: Any, number: Any) -> Any:
+    """Return weights in the precision asked for, or as they are where that cannot hold them."""
+    fits = w.min() > -LARGEST and w.max() < LARGEST
+    return w.astype(number, copy=False) if fits else w
 
 
 def looks_at_rows(name: str, do: str = "", **how: Any) -> bool:
