@@ -126,6 +126,7 @@ bench-path: $(VENV)/.dev
 # clusters of 1, 2 and 4 workers against in memory.
 bench-dask: $(VENV)/.dev
 	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/clusters.py table
+	$(BIN)/python benchmarks/clusters.py messages
 	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/clusters.py faults
 	$(BIN)/python benchmarks/clusters.py large
 	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/partitions.py --rows 10000 \

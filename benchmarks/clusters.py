@@ -1,6 +1,7 @@
 """Training on local clusters of Dask: time, rounds, bytes and memory; killed workers; large data.
 
     DUALSWEEP_DATA=folder python benchmarks/clusters.py table
+    python benchmarks/clusters.py messages
     DUALSWEEP_DATA=folder python benchmarks/clusters.py faults --runs 20
     python benchmarks/clusters.py large
 
@@ -26,7 +27,7 @@ from pathlib import Path
 import dask
 import numpy as np
 import scipy.sparse as sp
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, wait
 from partitions import binary, load
 
 import dualsweep
@@ -275,6 +276,38 @@ def assert_certified(model, *parts):
     assert primal - dual <= model.tol * primal * (1 + 1e-6)
 
 
+class Echo:
+    """An actor that answers at once, with as many weights as it was sent."""
+
+    def answer(self, question, w, firsts):
+        return w + 1, np.zeros(3), {}
+
+
+def messages(args):
+    """Time what a round costs beside the work: messages to all workers, and the sum of answers."""
+    for n in args.workers:
+        with (
+            LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None) as cluster,
+            Client(cluster) as client,
+        ):
+            actors = {
+                home: client.submit(Echo, key=f"echo-{home}", workers=[home], actor=True)
+                for home in client.nthreads()
+            }
+            wait(list(actors.values()))
+            groups = [(home, actor.key, {}) for home, actor in actors.items()]
+            asking = object.__new__(_cluster.Cluster)  # without partitions
+            asking.client, asking.direct = client, True
+            for length in args.weights:
+                w, times = np.ones(length, np.float32), []
+                for _ in range(50):
+                    started = time.perf_counter()
+                    client.sync(asking._answers, groups, (0, "", {}), w)
+                    times.append(1e3 * (time.perf_counter() - started))
+                print(f"{n} workers, {length} weights: {np.median(times[5:]):.1f} ms, "
+                      f"at least {min(times):.1f}", flush=True)  # fmt: skip
+
+
 def faults(args):
     """Kill a worker at random in each of many trainings."""
     X, y = binary("a9a")
@@ -392,6 +425,10 @@ def main():
     real.add_argument("--data", nargs="+", default=["a9a", "imdb", "blogs", "mnist"])
     real.add_argument("--workers", nargs="+", type=int, default=[1, 2, 4])
     real.add_argument("--out", type=Path, default=Path("benchmarks/outputs/clusters.csv"))
+    beside = kinds.add_parser("messages")
+    beside.set_defaults(run=messages)
+    beside.add_argument("--workers", nargs="+", type=int, default=[2, 4])
+    beside.add_argument("--weights", nargs="+", type=int, default=[1000, 304_469])
     killed = kinds.add_parser("faults")
     killed.set_defaults(run=faults)
     killed.add_argument("--runs", type=int, default=20)
