@@ -114,7 +114,8 @@ def save(folder, X, y, n):
     rows = np.random.default_rng(0).permutation(len(y))
     for k, some in enumerate(np.array_split(rows, n)):
         part = sp.csr_matrix(X[some])
-        arrays = (part.data, part.indices, part.indptr, part.shape, y[some])
+        indices, indptr = (each.astype(np.int32) for each in (part.indices, part.indptr))
+        arrays = (part.data, indices, indptr, part.shape, y[some])
         for name, array in zip(ARRAYS, arrays, strict=True):
             np.save(folder / f"{n}-{k}-{name}.npy", array)
 
