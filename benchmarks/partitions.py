@@ -85,7 +85,7 @@ def draw(rows, n_weights, args):
     """Draw rounds, and the time they would take, against the number of partitions."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     chosen = [row for row in rows if row["order"] == args.orders[0] and float(row["gap"]) <= 1e-3]
     styles = {"hinge": "-", "squared_hinge": "--"}
     for loss in args.loss:
@@ -99,7 +99,7 @@ def draw(rows, n_weights, args):
             wire = 2 * np.log2(np.maximum(parts, 2))
             wire = wire * n * (args.latency + 8 * n_weights / args.bandwidth)
             look = {"color": f"C{t}", "linestyle": styles[loss], "marker": "o", "markersize": 3}
-            axes[0].plot(parts, n, label=f"{loss}, C = {C:g}", **look)
+            axes[0].plot(parts, n, label=f"{loss.replace('_', ' ')}, C = {C:g}", **look)
             axes[1].plot(parts, work + wire, **look)
     for axis, title in zip(axes, ("Rounds to a relative gap of 0.001", "Seconds"), strict=True):
         axis.set(xscale="log", yscale="log", xlabel="partitions", title=title)
@@ -108,7 +108,7 @@ def draw(rows, n_weights, args):
     axes[1].set_title(
         f"Seconds at {args.latency * 1e3:g} ms and {args.bandwidth / 1e9:g} GB/s a message"
     )
-    axes[0].legend(fontsize="small")
+    figure.legend(loc="outside right center", fontsize="small")
     figure.savefig(args.picture, dpi=120)
 
 
