@@ -23,6 +23,7 @@ from distributed import Client, LocalCluster
 
 from dualsweep.distributed import LinearSVC
 from dualsweep.distributed._cluster import Cluster
+from dualsweep.distributed._work import add
 
 # What Dask itself warns of, now and then, when workers come and go.
 pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore::ResourceWarning")
@@ -276,3 +277,14 @@ def test_nothing_is_left_on_the_workers(client, text):
     model = LinearSVC(C=0.1, random_state=0).fit(delayed_blocks(X, y))
     model.dual_coef_.compute()
     assert set(client.run(lambda: len(_work._shards)).values()) == {0}
+
+
+def test_answers_of_different_precision_add_up():
+    few, huge = np.full(3, 2.0, np.float32), np.array([1e300, -1e300, 1.0])
+    for weights in ([few, huge], [huge.copy(), few], [few.copy(), few, huge]):
+        answers = [(w, np.ones(2), {k: "born"}) for k, w in enumerate(weights)]
+        expected = sum(w.astype(np.float64) for w in weights)
+        total, numbers, born = add(*answers)
+        np.testing.assert_array_equal(total, expected)
+        np.testing.assert_array_equal(numbers, np.full(2, float(len(weights))))
+        assert list(born) == list(range(len(weights)))

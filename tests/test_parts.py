@@ -73,6 +73,41 @@ def test_rounds_prove_the_optimum_of_all_rows(monkeypatch, text, loss, method, s
     assert abs(whole.primal - primal) <= whole.gap + (primal - dual) + 1e-12 * primal
 
 
+@pytest.mark.parametrize(("tol", "number"), [(1e-3, np.float32), (1e-5, np.float64)])
+def test_rounds_are_as_precise_as_tol_asks_for_and_certificates_exact(text, tol, number):
+    X, y = text
+    cost = np.full(len(y), 0.5)
+    parts = PartsHere(binary_parts(X, y, cost, "hinge", (300, 300, 300)))
+    numbers, ask = set(), parts.ask
+
+    def noted(name, w=None, **how):
+        answer = ask(name, w, **how)
+        if name == "advance":
+            numbers.update((w.dtype, answer[0].dtype))
+        return answer
+
+    parts.ask = noted
+    problem = PartsProblem(parts, parts.problems[0], float(cost.sum()))
+    result = solve(problem, solver="sweep", tol=tol, max_iter=5000)
+    assert result.converged
+    assert numbers == {np.dtype(number)}
+    alpha = np.concatenate([getattr(part, result.alpha.which) for part in parts.parts])
+    primal, dual = primal_and_dual(X, y, cost, "hinge", result.w, alpha)
+    np.testing.assert_allclose([result.primal, result.dual], [primal, dual], rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-32, 1e45])  # weights of 1e32, and of 1e-45
+def test_weights_that_float32_cannot_hold(text, scale):
+    X, y = text
+    cost = np.full(len(y), 0.5 / scale**2)
+    parts = PartsHere(binary_parts(scale * X, y, cost, "hinge", (300, 300, 300), bias=0.0))
+    problem = PartsProblem(parts, parts.problems[0], float(cost.sum()))
+    result = solve(problem, solver="sweep", tol=1e-3, max_iter=5000)
+    assert result.converged
+    whole = solve(library_problem(X, y, np.full(len(y), 0.5), "hinge", 0.0), tol=1e-7)
+    assert whole.primal * (1 - 1e-6) <= result.primal * scale**2 <= whole.primal * (1 + 1.001e-3)
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_one_part_is_rounds_of_sweeps_over_all_rows(text, loss):
     """With one part and rho = 1, a round is sweeps of the problem itself from its own weights."""
