@@ -58,7 +58,8 @@ coverage: $(VENV)/.mutation
 	$(BIN)/coverage report --rcfile=tests/mutation/coverage.ini
 
 # Time to 1e-3 above the optimum against every peer: a table and a picture of scikit-learn's own and
-# generated data; with DATA=folder those of the real ones, and the README's table.
+# generated data, in some seven minutes; with DATA=folder those of the real ones, and the README's
+# table.
 # SUBSET="--data a9a" fills in a piece of it.
 bench: $(VENV)/.dev
 	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/summary.py \
