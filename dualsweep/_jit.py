@@ -17,14 +17,15 @@ from zlib import crc32
 import numba
 import numpy as np
 from llvmlite import ir
+from numba import extending
 from numba.core import cgutils, types
 from numba.core.caching import IndexDataCacheFile
-from numba.extending import intrinsic, overload
 
 __all__ = [
     "DOT_MATH",
     "generic",
     "implements",
+    "intrinsic",
     "jit",
     "jit_inline",
     "jit_sums",
@@ -149,15 +150,15 @@ def implements(function: Any, fastmath: set[str] | bool = False) -> Any:
     if _OFF:
         return function.choices.append
     options = {**_OPTIONS, "fastmath": fastmath, "forceinline": True}
-    return overload(function, jit_options=options, strict=False)
+    return extending.overload(function, jit_options=options, strict=False)
 
 
-def _intrinsic(meaning: Callable[..., Any]) -> Callable[..., Any]:
+def intrinsic(meaning: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate an intrinsic, which means the same as `meaning` does in Python."""
-    return (lambda function: meaning) if _OFF else intrinsic
+    return (lambda function: meaning) if _OFF else extending.intrinsic
 
 
-@_intrinsic(lambda array, index: None)
+@intrinsic(lambda array, index: None)
 def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
     """Ask for the cache line of ``array[index]``; a hint, never a fault."""
 
@@ -182,7 +183,7 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
     return types.void(array, index), codegen
 
 
-@_intrinsic(lambda a, b: np.uint64(int(a) * int(b) >> 64))
+@intrinsic(lambda a, b: np.uint64(int(a) * int(b) >> 64))
 def multiply_high(typingctx: Any, a: Any, b: Any) -> Any:
     """Return the upper 64 of the 128 bits of ``a * b``, both uint64."""
 
@@ -194,7 +195,7 @@ def multiply_high(typingctx: Any, a: Any, b: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), codegen
 
 
-@_intrinsic(lambda a: np.uint64(64 - int(a).bit_length()))
+@intrinsic(lambda a: np.uint64(64 - int(a).bit_length()))
 def leading_zeros(typingctx: Any, a: Any) -> Any:
     """Count the zero bits above the highest one of a uint64; 64 if there is none."""
 
@@ -204,7 +205,7 @@ def leading_zeros(typingctx: Any, a: Any) -> Any:
     return types.uint64(types.uint64), codegen
 
 
-@_intrinsic(lambda a: np.uint64((int(a) & -int(a)).bit_length() - 1 if a else 64))
+@intrinsic(lambda a: np.uint64((int(a) & -int(a)).bit_length() - 1 if a else 64))
 def trailing_zeros(typingctx: Any, a: Any) -> Any:
     """Count the zero bits below the lowest one of a uint64; 64 if there is none."""
 
@@ -214,7 +215,7 @@ def trailing_zeros(typingctx: Any, a: Any) -> Any:
     return types.uint64(types.uint64), codegen
 
 
-@_intrinsic(lambda array, index: array[index : int(index) + 8].view("<u8")[0])
+@intrinsic(lambda array, index: array[index : int(index) + 8].view("<u8")[0])
 def load_word(typingctx: Any, array: Any, index: Any) -> Any:
     """Return the 8 bytes from ``array[index]`` on as a uint64, the first lowest; unchecked."""
 

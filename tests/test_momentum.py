@@ -36,22 +36,22 @@ def advance():
         yield mock
 
 
-def problem_of(formulation):
+def problem_of(formulation, layout="csr"):
     """Return a problem, its oracle, and a function that makes its dual variables dense."""
     if formulation in naive.LOWER:
         oracle, problem = setup(formulation)
         return problem, oracle, lambda alpha: alpha
-    oracle, problem = test_multiclass.setup(formulation, n=60)
+    oracle, problem = test_multiclass.setup(formulation, layout, n=60)
     return problem, oracle, lambda alpha: test_multiclass.dense(problem, alpha)
 
 
 @every_formulation
-@pytest.mark.parametrize(("scale", "layout"), [(2.0, "C"), (4.0, "C"), (4.0, "F")])
+@pytest.mark.parametrize(("scale", "layout"), [(2.0, "csr"), (4.0, "csr"), (4.0, "dense")])
 def test_the_gap_of_w_and_alpha(formulation, scale, layout):
-    problem, oracle, dense = problem_of(formulation)
+    problem, oracle, dense = problem_of(formulation, layout)
     n = len(problem.y)
     order = np.random.default_rng(0).permutation(n)
-    alpha, w = problem.zero_alpha(), np.zeros(problem.weights_shape, order=layout)
+    alpha, w = problem.zero_alpha(), problem.zero_weights()
     grads, gains, shares = np.empty(n), np.empty(n), np.empty(n)
     dual = problem.sweep(False, order, alpha, w, grads, gains, shares)
     momentum = Momentum(problem, scale, w, dual)

@@ -128,11 +128,17 @@ def test_row_functions(layout, dtype, bias, w_dtype):
     assert_same_rows(as_rows(X, bias), augment(dense, bias), w_dtype)
 
 
-@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize(("layout", "order"), [("dense", "C"), ("dense", "F"), ("csr", "C")])
 @pytest.mark.parametrize("w_dtype", FLOATS)
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize(("k", "few"), [(8, 1), (8, 2), (9, 3), (8, 8)])  # few one by one, or all
-@pytest.mark.parametrize("layout", ["dense", "csr"])
+@pytest.mark.parametrize(
+    ("k", "few"),
+    [
+        *[(8, 1), (8, 2), (9, 3), (13, 3)],  # a few, two at a time
+        *[(8, 8), (31, 10), (49, 49)],  # all, 16 at a time, then 8, 4, 2 and 1
+        (70, 3),  # four features at a time
+    ],
+)
 def test_multiclass_row_functions(layout, k, few, dtype, w_dtype, order):
     X = np.ascontiguousarray(ragged(dtype)[:, 1:])  # 11 columns, no multiple of 4
     Z = augment(X.astype(np.float64), 2.5)
@@ -143,7 +149,7 @@ def test_multiclass_row_functions(layout, k, few, dtype, w_dtype, order):
     classes, steps = rng.permutation(k)[:few], rng.normal(size=(len(Z), few))
     scores, scores_few = np.full((len(Z), k), np.nan), np.full((len(Z), few + 1), np.nan)
     run_multiclass(rows, classes, steps, W, scores, scores_few, np.full(k, np.nan))
-    narrow = layout == "dense" and dtype == w_dtype == np.float32
+    narrow = dtype == w_dtype == np.float32
     close = {"rtol": 1e-5, "atol": 2e-6} if narrow else {"rtol": 1e-13, "atol": 1e-14}
     np.testing.assert_allclose(scores, Z @ start, **close)
     np.testing.assert_allclose(scores_few[:, :few], Z @ start[:, classes], **close)

@@ -130,10 +130,8 @@ def sweep_multiclass(
             step[few] = change
             row_add_few(rows, i, classes, step, few + 1, W, scores)
         else:
-            gains[r], grads[r] = 0.0, 0.0
-            if not shrunk:
-                load_duals(beta, i, b)
-                grads[r] = _firmness(scores, b, y[i], upper, joint)
+            gains[r] = 0.0
+            grads[r] = 0.0 if shrunk else _firmness_seen(t, b, few, upper, least, most)
         total_gain += gains[r]
     return total_gain, n
 
@@ -291,6 +289,16 @@ def _firmness(t: Any, b: Any, label: int, upper: float, joint: bool) -> float:
         if m != label and b[m] == 0.0:
             firm = min(firm, level - t[m])
     return max(firm, 0.0)
+
+
+@jit_inline
+def _firmness_seen(t: Any, b: Any, few: int, upper: float, least: float, most: float) -> float:
+    """Return `_firmness` from what `movable_duals` tells of those left out; 0 if it may be more."""
+    if few == 0:
+        return max(min(-least, most), 0.0)
+    if few == 1 and b[0] == upper:
+        return max(min(t[0], t[0] - least), 0.0)
+    return 0.0
 
 
 @jit_inline

@@ -1,0 +1,176 @@
+"""Sparse rows times the weights of many classes, some classes at a time in vector registers.
+
+Of loops over entries and classes a compiler keeps the sums in memory: two to three times as slow
+for ten or twenty classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+
+from ._jit import intrinsic
+
+__all__ = ["add_outer_lanes", "add_scores_lanes"]
+
+# Classes at a time, and how many sums of each are added to in turns: an addition takes some cycles.
+LANES = {16: 2, 8: 4, 4: 4, 2: 4, 1: 4}
+
+INT = ir.IntType(64)
+FLOATS = {32: ir.FloatType(), 64: ir.DoubleType()}
+FUSED = ("contract", "nsz")
+
+
+def _scores(data: Any, indices: Any, start: int, end: int, W: Any, out: Any) -> None:
+    out += data[start:end] @ W[indices[start:end]]
+
+
+def _outer(data: Any, indices: Any, start: int, end: int, step: Any, W: Any) -> None:
+    np.add.at(W, indices[start:end], np.outer(data[start:end], step.astype(W.dtype)))
+
+
+@intrinsic(_scores)
+def add_scores_lanes(
+    typingctx: Any, data: Any, indices: Any, start: Any, end: Any, W: Any, out: Any
+) -> Any:
+    """Add ``data[start:end] @ W[indices[start:end]]`` to `out`; W and `out` are C-ordered.
+
+    The product is float32 if `data` and W are, else float64.
+    """
+    assert W.layout == out.layout == "C"
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        number = FLOATS[max(data.dtype.bitwidth, W.dtype.bitwidth)]
+        row = _Row(context, builder, signature, args, weights=4)
+        sums = row.array(5)
+
+        def add_classes(m: Any, lanes: int) -> None:
+            vector = ir.VectorType(number, lanes)
+            zeros = ir.Constant(vector, [0.0] * lanes)
+            totals = [cgutils.alloca_once_value(builder, zeros) for _ in range(LANES[lanes])]
+
+            def add_entry(j: Any, turn: int) -> None:
+                weights = _cast(builder, builder.load(row.weights_at(j, m, lanes), align=4), vector)
+                product = builder.fmul(row.entry(j, vector), weights, flags=FUSED)
+                total = builder.fadd(builder.load(totals[turn]), product, flags=FUSED)
+                builder.store(total, totals[turn])
+
+            row.each_entry(add_entry, len(totals))
+            place = _vector_at(builder, builder.gep(sums, [m]), lanes)
+            out = builder.load(place, align=4)
+            for total in totals:
+                out = builder.fadd(out, _cast(builder, builder.load(total), out.type))
+            builder.store(out, place, align=4)
+
+        row.each_class(add_classes)
+        return context.get_dummy_value()
+
+    return types.void(data, indices, types.int64, types.int64, W, out), codegen
+
+
+@intrinsic(_outer)
+def add_outer_lanes(
+    typingctx: Any, data: Any, indices: Any, start: Any, end: Any, step: Any, W: Any
+) -> Any:
+    """Add the outer product of ``data[start:end]`` and `step` to ``W[indices[start:end]]``.
+
+    In the precision of W, which is C-ordered, as `step` is.
+    """
+    assert W.layout == step.layout == "C"
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        row = _Row(context, builder, signature, args, weights=5)
+        steps = row.array(4)
+
+        def add_classes(m: Any, lanes: int) -> None:
+            vector = ir.VectorType(FLOATS[W.dtype.bitwidth], lanes)
+            place = _vector_at(builder, builder.gep(steps, [m]), lanes)
+            factors = _cast(builder, builder.load(place, align=4), vector)
+
+            def add_entry(j: Any, turn: int) -> None:
+                product = builder.fmul(row.entry(j, vector), factors, flags=FUSED)
+                weights = row.weights_at(j, m, lanes)
+                total = builder.fadd(builder.load(weights, align=4), product, flags=FUSED)
+                builder.store(total, weights, align=4)
+
+            row.each_entry(add_entry, 1)
+
+        row.each_class(add_classes)
+        return context.get_dummy_value()
+
+    return types.void(data, indices, types.int64, types.int64, step, W), codegen
+
+
+class _Row:
+    """The code that walks over the entries of a row, and over the classes of its weights."""
+
+    def __init__(self, context: Any, builder: Any, signature: Any, args: Any, weights: int) -> None:
+        self.context, self.builder = context, builder
+        self.signature, self.args = signature, args
+        self.data, self.indices, self.W = self.array(0), self.array(1), self.array(weights)
+        self.start, self.end = args[2], args[3]
+        array = context.make_array(signature.args[weights])(context, builder, args[weights])
+        self.n_classes = cgutils.unpack_tuple(builder, array.shape)[1]
+
+    def array(self, place: int) -> Any:
+        """Return where the numbers of an argument are."""
+        kind = self.signature.args[place]
+        return self.context.make_array(kind)(self.context, self.builder, self.args[place]).data
+
+    def each_class(self, function: Callable[[Any, int], None]) -> None:
+        """Call with the first of some classes and their number, until there was each."""
+        first = ir.Constant(INT, 0)
+        for lanes in LANES:
+            last = self.builder.and_(self.n_classes, ir.Constant(INT, -lanes))
+            with self._steps(first, last, lanes) as (m, _):
+                function(m, lanes)
+            first = last
+
+    def each_entry(self, function: Callable[[Any, int], None], turns: int) -> None:
+        """Call with the place of every entry and whose turn it is."""
+        builder = self.builder
+        length = builder.sub(self.end, self.start)
+        whole = builder.add(self.start, builder.and_(length, ir.Constant(INT, -turns)))
+        with self._steps(self.start, whole, turns) as (j, _):
+            for turn in range(turns):
+                function(builder.add(j, ir.Constant(INT, turn)), turn)
+        if turns > 1:
+            with self._steps(whole, self.end, 1) as (j, _):
+                function(j, 0)
+
+    def _steps(self, first: Any, last: Any, step: int) -> Any:
+        return cgutils.for_range_slice(self.builder, first, last, ir.Constant(INT, step))
+
+    def entry(self, j: Any, vector: Any) -> Any:
+        """Return the value of an entry, in every lane."""
+        builder, lanes = self.builder, vector.count
+        value = _cast(builder, builder.load(builder.gep(self.data, [j])), vector.element)
+        empty, first = ir.Constant(vector, ir.Undefined), ir.IntType(32)
+        one = builder.insert_element(empty, value, ir.Constant(first, 0))
+        everywhere = ir.Constant(ir.VectorType(first, lanes), [0] * lanes)
+        return builder.shuffle_vector(one, empty, everywhere)
+
+    def weights_at(self, j: Any, m: Any, lanes: int) -> Any:
+        """Return where the weights of an entry's feature are, of some classes from m on."""
+        builder = self.builder
+        feature = builder.load(builder.gep(self.indices, [j]))
+        if feature.type != INT:
+            feature = builder.zext(feature, INT)
+        place = builder.add(builder.mul(feature, self.n_classes), m)
+        return _vector_at(builder, builder.gep(self.W, [place]), lanes)
+
+
+def _vector_at(builder: Any, pointer: Any, lanes: int) -> Any:
+    return builder.bitcast(pointer, ir.VectorType(pointer.type.pointee, lanes).as_pointer())
+
+
+def _cast(builder: Any, value: Any, kind: Any) -> Any:
+    """Convert a float or a vector of floats to another type of as many."""
+    if value.type == kind:
+        return value
+    narrow = getattr(kind, "element", kind) == FLOATS[32]
+    return builder.fptrunc(value, kind) if narrow else builder.fpext(value, kind)
