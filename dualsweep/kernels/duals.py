@@ -313,12 +313,14 @@ def _movable_duals(
         violations[label] = -np.inf
         worst = _largest(violations)
         share = upper * max(worst, largest) - product
+        left_out = worst
         if worst > largest:
             m = 0
             while m < k and violations[m] != worst:
                 m += 1
             if m < k:  # not so among NaN
                 n = _take(m, n, violations, classes, t, b)
+                left_out = _largest(violations)
         if above < np.inf:
             threshold = max(above, LOWEST)
             for _ in range(RAISES):
@@ -330,7 +332,9 @@ def _movable_duals(
                 if violations[m] >= threshold and n < MOST_SLOTS:
                     n = _take(m, n, violations, classes, t, b)
                 m = m + 1 if m + 1 < k else 0
-        left_out = _largest(violations) if n < MOST_SLOTS else -np.inf
+            left_out = _largest(violations)
+        if n >= MOST_SLOTS:
+            left_out = -np.inf
         for c in range(n):
             violations[classes[c]] = t[c]
         violations[label] = 0.0
