@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ class BinaryProblem:
         """How much the squares of the weights are penalised."""
         return 1.0
 
-    @property
+    @cached_property
     def candidates(self) -> Any:
         """Numbers of the rows that are part of the problem."""
         return np.flatnonzero(self.cost > 0)

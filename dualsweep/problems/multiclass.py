@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class MulticlassProblem:
         """Shape of W: features and bias, classes."""
         return (self.passes.n_weights, self.n_classes)
 
-    @property
+    @cached_property
     def candidates(self) -> Any:
         """Numbers of the rows that are part of the problem."""
         return np.flatnonzero(self.cost > 0)

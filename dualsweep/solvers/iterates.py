@@ -50,8 +50,9 @@ class Slacks(ABC):
         self.members = problem.candidates
         self.cost = problem.cost[self.members]
         self.anchor = problem.duals_of(alpha, self.members)
-        self.slack = self.first_slack() + self.response(w)
+        self.slack = np.array(self.first_slack())
         self.along = np.zeros_like(self.slack)  # by how much slacks change in a whole step
+        self.passes.scan(self.members, w, self._start, 0)
         self.u, self.b = np.empty_like(self.slack), np.empty_like(self.slack)
         self.light = max(LIGHT_ROWS // max(self.slack.shape[1:], default=1), 1)
 
@@ -68,8 +69,8 @@ class Slacks(ABC):
         """Return the slacks of w = 0."""
 
     @abstractmethod
-    def response(self, v: Any) -> Any:
-        """Return by how much the slacks change along v."""
+    def change(self, part: slice, scores: Any) -> Any:
+        """Return by how much the slacks of a part change where its responses are `scores`."""
 
     @abstractmethod
     def implied_dual(self, part: slice) -> tuple[float, float]:
@@ -98,22 +99,31 @@ class Slacks(ABC):
         """
         if settled:
             self.anchor = self.b.copy()
-        if step:
-            self.passes.each(lambda part: self._shift(part, step), len(self.members), self.light)
         self.rho = rho
-        sums = self._sum(self.implied_dual)
-        weights = self.problem.zero_weights()
-        self.passes.add_weighted(self.members, self.signed_b, weights)
-        return weights, sums
+        sums: dict[int, Any] = {}  # by first row: they are added up in order, whoever made them
 
-    def _shift(self, part: slice, step: float) -> None:
-        self.along[part] *= step
-        self.slack[part] += self.along[part]
+        def signed_b(part: slice) -> Any:
+            if step:
+                self.along[part] *= step
+                self.slack[part] += self.along[part]
+            sums[part.start] = self.implied_dual(part)
+            return self.signed_b(part)
+
+        weights = self.problem.zero_weights()
+        self.passes.add_weighted(self.members, signed_b, weights)
+        return weights, np.array([sums[first] for first in sorted(sums)]).reshape(-1, 2).sum(axis=0)
+
+    def _start(self, part: slice, scores: Any, totals: Any) -> None:
+        self.slack[part] += self.change(part, scores)
 
     def aim(self, p: Any, t: float) -> Any:
         """Let p be a whole step; return `slope`."""
-        self.along = self.response(p)
-        return self.slope(t)
+
+        def look(part: slice, scores: Any, totals: Any) -> None:
+            self.along[part] = self.change(part, scores)
+            totals += self.slope_of(part, t)
+
+        return self.passes.scan(self.members, p, look, 2)
 
     def slope(self, t: float) -> Any:
         """Return ``sum_i b_i q_i`` where slacks have changed by t q, and its derivative in t."""
@@ -155,14 +165,8 @@ class _Binary(Slacks):
     def first_slack(self) -> Any:
         return self.target
 
-    def response(self, v: Any) -> Any:
-        change = np.empty(len(self.members))
-
-        def look(some: slice, scores: Any, totals: Any) -> None:
-            np.multiply(scores, self.minus_y[some], out=change[some])
-
-        self.passes.scan(self.members, v, look, 0)
-        return change
+    def change(self, part: slice, scores: Any) -> Any:
+        return scores * self.minus_y[part]
 
     def implied_dual(self, part: slice) -> tuple[float, float]:
         return implied_dual(
@@ -232,9 +236,8 @@ class _Multiclass(Slacks):
     def first_slack(self) -> Any:
         return (np.arange(self.n_classes) != self.y[:, None]).astype(np.float64)
 
-    def response(self, v: Any) -> Any:
-        scores = self.passes.responses(self.members, v)
-        less_own(scores, self.y)
+    def change(self, part: slice, scores: Any) -> Any:
+        less_own(scores, self.y[part])
         return scores
 
     def implied_dual(self, part: slice) -> tuple[float, float]:
