@@ -401,7 +401,8 @@ def test_all_steps_reach_the_same_optimum_in_the_same_sweep(decay):
 def test_the_step_is_what_the_sweep_takes(decay):
     @numba.njit
     def stay(beta, t, b, k, upper, q, new, scratch):
-        new[:k] = b[:k]
+        for m in range(k):
+            new[m] = b[m]
         return 0.0
 
     problem = decay.make_problem(*simulated(), C=0.3)

@@ -8,18 +8,16 @@ from naive import augment
 
 from dualsweep._threads import Workers
 from dualsweep.rows.functions import (
-    row_add_few,
     row_axpy,
     row_dot,
     row_entries,
     row_outer,
     row_prefetch,
     row_prefetch_head,
-    row_scores,
-    row_scores_few,
     row_sqnorm,
 )
 from dualsweep.rows.layouts import CSRRows, as_rows, n_rows, n_stored
+from dualsweep.rows.many_classes import row_add_few, row_scores, row_scores_few
 from dualsweep.rows.passes import Passes
 
 N_FEATURES = 12

@@ -23,14 +23,9 @@ from typing import Any
 import numpy as np
 
 from .._jit import generic, implements, jit, jit_inline, jit_sums, prefetch
-from ..rows.functions import (
-    row_add_few,
-    row_prefetch,
-    row_prefetch_head,
-    row_scores,
-    row_scores_few,
-)
+from ..rows.functions import row_prefetch, row_prefetch_head
 from ..rows.layouts import Rows
+from ..rows.many_classes import row_add_few, row_scores, row_scores_few
 from .binary import HEAD_AHEAD, ROW_AHEAD, TINY
 from .certificate import SLACK_ROUNDING
 from .crammer_singer import crammer_singer_level

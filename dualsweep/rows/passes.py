@@ -18,15 +18,14 @@ import numpy as np
 from .._jit import jit
 from .._threads import Workers
 from .functions import (
-    row_add_few,
     row_axpy,
     row_dot,
     row_entries,
     row_outer,
-    row_scores,
     row_sqnorm,
 )
 from .layouts import Rows, n_rows, n_stored
+from .many_classes import row_add_few, row_scores
 
 __all__ = ["LIGHT_ROWS", "Passes", "chunks"]
 
