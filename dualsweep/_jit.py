@@ -23,6 +23,7 @@ from numba.core.caching import IndexDataCacheFile
 
 __all__ = [
     "DOT_MATH",
+    "FUSED_MATH",
     "generic",
     "implements",
     "intrinsic",
@@ -39,6 +40,7 @@ __all__ = [
 
 # Sums may be reordered and fused, but NaN and infinity keep their meaning (bounds are infinite).
 DOT_MATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
+FUSED_MATH = {"nsz", "contract"}  # fused, but in the order they are written in
 
 # Kernels allocate nothing, and who calls them holds their arrays: without numba's run time ("nrt")
 # views of them are not counted. A count is an atomic operation, and a visit to a row with many

@@ -13,16 +13,18 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 
-from ._jit import intrinsic
+from ._jit import FUSED_MATH, intrinsic
 
 __all__ = ["add_outer_lanes", "add_scores_lanes"]
 
 # Classes at a time, and how many sums of each are added to in turns: an addition takes some cycles.
 LANES = {16: 2, 8: 4, 4: 4, 2: 4, 1: 4}
 
+# Vectors begin at any number (align=4): classes are no multiple of the lanes.
+
 INT = ir.IntType(64)
 FLOATS = {32: ir.FloatType(), 64: ir.DoubleType()}
-FUSED = ("contract", "nsz")
+FUSED = sorted(FUSED_MATH)
 
 
 def _scores(data: Any, indices: Any, start: int, end: int, W: Any, out: Any) -> None:
@@ -46,7 +48,7 @@ def add_scores_lanes(
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         number = FLOATS[max(data.dtype.bitwidth, W.dtype.bitwidth)]
         row = _Row(context, builder, signature, args, weights=4)
-        sums = row.array(5)
+        sums = row.array(5).data
 
         def add_classes(m: Any, lanes: int) -> None:
             vector = ir.VectorType(number, lanes)
@@ -61,10 +63,10 @@ def add_scores_lanes(
 
             row.each_entry(add_entry, len(totals))
             place = _vector_at(builder, builder.gep(sums, [m]), lanes)
-            out = builder.load(place, align=4)
+            scores = builder.load(place, align=4)
             for total in totals:
-                out = builder.fadd(out, _cast(builder, builder.load(total), out.type))
-            builder.store(out, place, align=4)
+                scores = builder.fadd(scores, _cast(builder, builder.load(total), scores.type))
+            builder.store(scores, place, align=4)
 
         row.each_class(add_classes)
         return context.get_dummy_value()
@@ -84,7 +86,7 @@ def add_outer_lanes(
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         row = _Row(context, builder, signature, args, weights=5)
-        steps = row.array(4)
+        steps = row.array(4).data
 
         def add_classes(m: Any, lanes: int) -> None:
             vector = ir.VectorType(FLOATS[W.dtype.bitwidth], lanes)
@@ -111,15 +113,15 @@ class _Row:
     def __init__(self, context: Any, builder: Any, signature: Any, args: Any, weights: int) -> None:
         self.context, self.builder = context, builder
         self.signature, self.args = signature, args
-        self.data, self.indices, self.W = self.array(0), self.array(1), self.array(weights)
+        self.data, self.indices = self.array(0).data, self.array(1).data
         self.start, self.end = args[2], args[3]
-        array = context.make_array(signature.args[weights])(context, builder, args[weights])
-        self.n_classes = cgutils.unpack_tuple(builder, array.shape)[1]
+        W = self.array(weights)
+        self.W, self.n_classes = W.data, cgutils.unpack_tuple(builder, W.shape)[1]
 
     def array(self, place: int) -> Any:
-        """Return where the numbers of an argument are."""
+        """Return an argument that is an array."""
         kind = self.signature.args[place]
-        return self.context.make_array(kind)(self.context, self.builder, self.args[place]).data
+        return self.context.make_array(kind)(self.context, self.builder, self.args[place])
 
     def each_class(self, function: Callable[[Any, int], None]) -> None:
         """Call with the first of some classes and their number, until there was each."""

@@ -33,7 +33,7 @@ def crammer_singer_level(v: Any, k: int, top: float, upper: float, scratch: Any)
     """
     if top <= 0.0:
         return 0.0  # nothing is above 0: b = 0
-    if k == 1:
+    if k == 1:  # as for many rows: the search below would find it too
         return max(-0.5 * top, -upper)
     gamma, above = -top, -1
     for _ in range(GUESSES):

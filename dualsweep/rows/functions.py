@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._jit import DOT_MATH, generic, implements, prefetch
+from .._jit import DOT_MATH, FUSED_MATH, generic, implements, prefetch
 from .layouts import CSRRows, Rows
 
 __all__ = [
@@ -82,7 +82,7 @@ def precision(*arrays: Any) -> Any:
 # sweep over 9 million entries.
 
 
-@implements(row_dot, fastmath={"contract", "nsz"})
+@implements(row_dot, fastmath=FUSED_MATH)
 def _row_dot_csr(rows: Any, i: Any, w: Any) -> Any:
     if not is_csr(rows):
         return None
@@ -121,7 +121,7 @@ def _row_dot_dense(rows: Any, i: Any, w: Any) -> Any:
     return dot
 
 
-@implements(row_axpy, fastmath={"contract", "nsz"})
+@implements(row_axpy, fastmath=FUSED_MATH)
 def _row_axpy(rows: Any, i: Any, step: Any, w: Any) -> Any:
     dtype = precision(w)
 
@@ -160,7 +160,7 @@ def _row_sqnorm(rows: Any, i: Any) -> Any:
     return sqnorm_csr if is_csr(rows) else sqnorm_dense
 
 
-@implements(row_outer, fastmath={"contract", "nsz"})
+@implements(row_outer, fastmath=FUSED_MATH)
 def _row_outer(rows: Any, i: Any, scale: Any, out: Any) -> Any:
     if not is_csr(rows):
         return None

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._jit import DOT_MATH, generic, implements
+from .._jit import DOT_MATH, FUSED_MATH, generic, implements
 from .._lanes import add_outer_lanes, add_scores_lanes
 from .functions import is_csr, precision
 from .layouts import Rows
@@ -43,7 +43,7 @@ def row_add_few(rows: Rows, i: int, classes: Any, step: Any, n: int, W: Any, scr
 LANES_CLASSES = 64
 
 
-@implements(row_scores, fastmath={"contract", "nsz"})
+@implements(row_scores, fastmath=FUSED_MATH)
 def _row_scores_csr(rows: Any, i: Any, W: Any, out: Any) -> Any:
     if not is_csr(rows):
         return None
@@ -99,7 +99,7 @@ def _row_scores_dense(rows: Any, i: Any, W: Any, out: Any) -> Any:
     return scores_dense
 
 
-@implements(row_scores_few, fastmath={"contract", "nsz"})
+@implements(row_scores_few, fastmath=FUSED_MATH)
 def _row_scores_few_csr(rows: Any, i: Any, W: Any, classes: Any, n: Any, out: Any) -> Any:
     if not is_csr(rows):
         return None
@@ -147,7 +147,7 @@ def _row_scores_few_dense(rows: Any, i: Any, W: Any, classes: Any, n: Any, out: 
 FEW_CLASSES = 0.25
 
 
-@implements(row_add_few, fastmath={"contract", "nsz"})
+@implements(row_add_few, fastmath=FUSED_MATH)
 def _row_add_few(rows: Any, i: Any, classes: Any, step: Any, n: Any, W: Any, scratch: Any) -> Any:
     dtype = precision(W)
 

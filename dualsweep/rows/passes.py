@@ -17,13 +17,7 @@ import numpy as np
 
 from .._jit import jit
 from .._threads import Workers
-from .functions import (
-    row_axpy,
-    row_dot,
-    row_entries,
-    row_outer,
-    row_sqnorm,
-)
+from .functions import row_axpy, row_dot, row_entries, row_outer, row_sqnorm
 from .layouts import Rows, n_rows, n_stored
 from .many_classes import row_add_few, row_scores
 
