@@ -227,16 +227,16 @@ def test_agrees_with_liblinear(problem, loss):
     linear = pytest.importorskip("liblinear.liblinearutil")
     X, y = problem
     solver = {"epsilon_insensitive": 13, "squared_epsilon_insensitive": 12}[loss]
-    options = f"-s {solver} -c 0.3 -p 0.25 -e 1e-8 -B 1 -q"
+    # At this C it is done within its 1,000 sweeps, whatever rows its random numbers begin with.
+    options = f"-s {solver} -c 0.03 -p 0.25 -e 1e-8 -B 1 -q"
     peer = linear.train(linear.problem(y, sp.csr_matrix(X)), linear.parameter(options))
     weights = np.array([peer.w[j] for j in range(X.shape[1] + 1)])
-    ours = LinearSVR(loss=loss, epsilon=0.25, C=0.3, tol=1e-9, random_state=0).fit(X, y)
+    ours = LinearSVR(loss=loss, epsilon=0.25, C=0.03, tol=1e-9, random_state=0).fit(X, y)
     deviation = y - X @ weights[:-1] - weights[-1]
-    objective = 0.5 * weights @ weights + 0.3 * losses(ours, deviation).sum()
+    objective = 0.5 * weights @ weights + 0.03 * losses(ours, deviation).sum()
     assert ours.dual_objective_ <= objective * (1 + 1e-12)
-    # In whatever order its random numbers are, LIBLINEAR gives up after 1,000 sweeps.
-    assert ours.primal_objective_ == pytest.approx(objective, rel=2e-3)
-    np.testing.assert_allclose([*ours.coef_, *ours.intercept_], weights, atol=1e-2)
+    assert ours.primal_objective_ == pytest.approx(objective, rel=1e-7)
+    np.testing.assert_allclose([*ours.coef_, *ours.intercept_], weights, atol=1e-4)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
