@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,12 @@ __all__ = ["random_below", "random_state", "shuffle", "uniform"]
 
 def random_state(*seed: int) -> Any:
     """Return a generator state for kernels, well mixed from any tuple of integers."""
-    return np.random.SeedSequence(seed).generate_state(1, np.uint64)
+    return np.array([_mixed(seed)], np.uint64)
+
+
+@lru_cache(maxsize=1024)  # searches take the same seeds for every C and fold
+def _mixed(seed: tuple[int, ...]) -> Any:
+    return np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
 
 
 @jit

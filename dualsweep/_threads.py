@@ -88,7 +88,10 @@ class Workers:
 
     def map(self, function: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
         """Return what `function` makes of each item, in their order."""
-        job: _Job[Item, Made] = _Job(function, list(items))
+        items = list(items)
+        if len(items) == 1:  # nothing to share
+            return [function(items[0])]
+        job: _Job[Item, Made] = _Job(function, items)
         for _ in range(self._hire(len(job.made) - 1)):
             self._queue.put(job.help)
         try:

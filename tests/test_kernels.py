@@ -9,8 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dualsweep.kernels.binary import (
+    copy_nonzero,
+    count_support,
+    fill_labels,
+    fill_support,
+    signed_duals,
+)
 from dualsweep.kernels.certificate import SLACK_ROUNDING, SUM_ROUNDING
 from dualsweep.kernels.loss import Loss, best_dual, bounds, gap_share, sum_losses
+from dualsweep.kernels.scaling import rescale
+from dualsweep.problems.labels import few_classes
+from dualsweep.problems.scaling import best_multiple
 
 N_ROWS, N_FEATURES = 30, 7
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=200)
@@ -353,3 +363,105 @@ def test_losses_are_the_most_that_the_box_allows(lower, upper, diag, kink):
             assert found == pytest.approx(value.max(), rel=1e-4, abs=1e-6)
             shares = [gap_share(a, slack, *numbers, kink) for a in b[::60]]
             np.testing.assert_allclose(shares, found - value[::60], rtol=1e-12, atol=1e-12)
+
+
+# ----------------------------------------------------------------------------- multiples and signs
+
+
+@every_loss
+@every_target
+@pytest.mark.parametrize("ratio", [0.3, 2.0, 1e3])
+def test_a_rescaled_point_is_the_best_multiple_within_the_box(loss, target, ratio):
+    oracle, before = setup(loss, decades=1, target=target)
+    alpha, w = feasible_alpha(oracle), np.empty(N_FEATURES + 1)
+    slack = target - oracle.Z @ oracle.weights(alpha)
+    problem = before.with_costs(ratio * before.cost)
+    seen = problem.candidates
+    out = np.empty(N_ROWS)
+    given = (target, problem.cost, problem.loss, out, w)
+    primal, dual = rescale(seen, alpha, oracle.weights(alpha), seen, slack, *given)
+
+    X, y = naive.random_data(N_ROWS, N_FEATURES, 0)
+    then = naive.Naive(X, y, problem.cost, loss, 1.5, target=target)
+    moved = alpha != 0.0
+    scales = out[moved] / alpha[moved]
+    np.testing.assert_allclose(scales, scales[0], rtol=1e-12)
+    assert ((out >= then.lower) & (out <= then.upper)).all()
+    np.testing.assert_allclose(w, then.weights(out), atol=1e-12)
+    assert primal == pytest.approx(float(then.primal(w)), rel=1e-11)
+    assert dual == pytest.approx(float(then.dual(out)), rel=1e-11)
+    for factor in (0.0, 0.5, 0.999, 1.001, 2.0):
+        other = factor * out
+        if ((other >= then.lower) & (other <= then.upper)).all():
+            assert then.dual(other) <= then.dual(out) + 1e-12 * abs(dual)
+
+    fewer = seen[1:]  # slacks of other rows are of no use, but the point is the same
+    again = np.empty(N_ROWS)
+    given = (target, problem.cost, problem.loss, again, w)
+    other_primal, _ = rescale(seen, alpha, oracle.weights(alpha), fewer, slack[1:], *given)
+    assert np.isnan(other_primal)
+    swapped = seen.copy()
+    swapped[-1] = seen[0]
+    other_primal, _ = rescale(seen, alpha, oracle.weights(alpha), swapped, slack, *given)
+    assert np.isnan(other_primal)
+    np.testing.assert_array_equal(again, out)
+
+
+@pytest.mark.parametrize(
+    ("total", "curvature", "room", "expected"),
+    [
+        (6.0, 2.0, np.inf, 3.0),
+        (6.0, 2.0, 1.5, 1.5),
+        (-6.0, 2.0, 1.5, 0.0),
+        (6.0, 0.0, 1.5, 0.0),
+        (1e300, 1e-300, 7.0, 0.0),  # overflow
+        (np.nan, 1.0, 7.0, 0.0),
+    ],
+)
+def test_the_best_multiple_is_0_where_it_is_undefined(total, curvature, room, expected):
+    assert best_multiple(total, curvature, np.array([9.0, room])) == min(expected, 9.0)
+    assert best_multiple(total, curvature, np.array([])) == (3.0 if expected else 0.0)
+
+
+def test_signs_and_support_of_a_class_are_those_of_numpy():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(-1, 3, N_ROWS)
+    alpha = rng.normal(size=N_ROWS) * (rng.random(N_ROWS) < 0.5)
+    members = np.flatnonzero(rng.random(N_ROWS) < 0.7)
+    y, out = np.empty(N_ROWS), np.empty(len(members))
+    fill_labels(codes, 1, y)
+    np.testing.assert_array_equal(y, np.where(codes == 1, 1.0, -1.0))
+    signed_duals(members, alpha, y, out)
+    np.testing.assert_array_equal(out, (alpha * y)[members])
+    n = count_support(alpha)
+    assert n == np.count_nonzero(alpha)
+    rows, values = np.empty(n, np.int64), np.empty(n)
+    fill_support(alpha, codes, 1, rows, values)
+    np.testing.assert_array_equal(rows, np.flatnonzero(alpha))
+    np.testing.assert_array_equal(values, (alpha * y)[rows])
+    copy = np.zeros(N_ROWS)
+    copy_nonzero(alpha, copy)
+    np.testing.assert_array_equal(copy, alpha)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int32, np.int64, np.float32, np.float64])
+@pytest.mark.parametrize("n_values", [1, 2, 7, 64, 65])
+def test_few_classes_are_those_of_numpy(dtype, n_values):
+    values = np.random.default_rng(0).permutation(np.arange(-30, 50))[:n_values]
+    y = np.random.default_rng(1).choice(values, 20_000).astype(dtype)
+    y[:n_values] = values
+    classes, codes = np.unique(y, return_inverse=True)
+    for labels, expected in ((y, codes), (y[::-1], codes[::-1])):
+        found = few_classes(labels)
+        if len(classes) > 64:
+            assert found is None
+        else:
+            assert found[0].dtype == dtype
+            np.testing.assert_array_equal(found[0], classes)
+            np.testing.assert_array_equal(found[1], expected)
+
+
+def test_few_classes_are_not_looked_for_among_text_few_rows_and_nan():
+    assert few_classes(np.array(["a", "b"] * 10_000)) is None
+    assert few_classes(np.array([0, 1] * 10)) is None
+    assert few_classes(np.full(20_000, np.nan)) is None

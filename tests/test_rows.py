@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from naive import augment
 
 from dualsweep._threads import Workers
+from dualsweep.rows import layouts
 from dualsweep.rows.functions import (
     row_axpy,
     row_dot,
@@ -261,6 +262,22 @@ def test_wrong_column_indices_raise(index, wrong, position):
     X.indices[position] = values[wrong]
     with pytest.raises(ValueError, match=r"column index outside 0\.\.11"):
         as_rows(X, 1.0)
+
+
+@pytest.mark.parametrize("row", [0, 7, 12, 19])
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_indices_are_looked_at_in_parts(monkeypatch, row, n_threads):
+    monkeypatch.setattr(layouts, "PART_ENTRIES", 10)
+    with Workers(n_threads) as workers:
+        X = sp.csr_matrix((np.ones(60), np.tile([0, 3, 5], 20), 3 * np.arange(21)), shape=(20, 6))
+        assert as_rows(X, 1.0, workers).data is not None
+        X.indices[3 * row + 1] = 0  # twice in its row
+        rows = as_rows(X, 1.0, workers)
+        assert_same_rows(rows, augment(X.toarray(), 1.0))
+        assert rows.data.size == 59
+        X.indices[3 * row + 1] = 6
+        with pytest.raises(ValueError, match=r"column index outside 0\.\.5"):
+            as_rows(X, 1.0, workers)
 
 
 def test_negative_indices_raise_however_many_columns_there_are():

@@ -11,6 +11,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from ..problems.labels import few_classes
 from ..solvers.blocks import Blocks
 from ..training import OnDevice
 from ._device import check_device_data, refuse_device, space_of
@@ -62,7 +63,8 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any,
                 "OneHotEncoder, from sklearn.preprocessing, for categories."
             ) from error
         if not numeric:
-            check_classification_targets(y)
+            few = few_classes(y)
+            check_classification_targets(y if few is None else few[0])
     return X, y, check_weights(sample_weight, X)
 
 

@@ -6,6 +6,7 @@ lengths of what the weights are summed from. `primal_and_gap` makes a certificat
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -19,17 +20,18 @@ __all__ = [
     "SUM_ROUNDING",
     "certify_rows",
     "primal_and_gap",
+    "settle_rows",
     "squared_length",
 ]
 
 N_TOTALS = 3
 
 # Relative error of a slack computed in float64, with some room.
-SLACK_ROUNDING = 4 * np.finfo(np.float64).eps
+SLACK_ROUNDING = 4 * float(np.finfo(np.float64).eps)
 
 # Relative error of a sum of n numbers over sqrt(n), which random errors exceed with a probability
 # of 3e-14 (Higham and Mary 2019, with lambda = 8).
-SUM_ROUNDING = 4 * np.finfo(np.float64).eps
+SUM_ROUNDING = 4 * float(np.finfo(np.float64).eps)
 
 
 @jit
@@ -74,6 +76,31 @@ def certify_rows(
     totals[0], totals[1], totals[2] = losses, gap, summed
 
 
+@jit
+def settle_rows(
+    members: Any,
+    cost: Any,
+    sqnorm: Any,
+    alpha: Any,
+    slack: Any,
+    loss: Loss,
+    radius: float,
+    out: Any,
+) -> None:
+    """Fill in which of the members are at a bound, or at the kink, where the optimum has them.
+
+    The optimum is at most `radius` from w, so its slack differs by at most that times ``|x_i|``.
+    """
+    kink = loss.kink
+    for t in range(members.shape[0]):
+        i = members[t]
+        lower, upper, _ = box(loss, cost[i])
+        a, s, reach = alpha[i], slack[t], radius * np.sqrt(sqnorm[i])
+        at_lower = s < -kink - reach and a == lower
+        at_upper = s > kink + reach and a == upper
+        out[t] = at_lower or at_upper or (abs(s) < kink - reach and a == 0.0)
+
+
 def primal_and_gap(size: float, totals: Any, n: int, distance: float = 0.0) -> tuple[float, float]:
     """Return primal and gap of n rows with these totals, the weights being of this squared length.
 
@@ -81,7 +108,7 @@ def primal_and_gap(size: float, totals: Any, n: int, distance: float = 0.0) -> t
     w is a sum over n rows, and rounded; or, of other weights, `distance` away from that sum.
     """
     losses, gap, summed = totals.tolist()
-    away = distance + float(SUM_ROUNDING * np.sqrt(n) * summed)
+    away = distance + SUM_ROUNDING * sqrt(n) * summed
     return 0.5 * size + losses, gap + 0.5 * away * away
 
 

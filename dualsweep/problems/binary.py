@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from math import isnan, sqrt
 from typing import Any
 
 import numpy as np
 
-from ..kernels.binary import sweep
-from ..kernels.certificate import N_TOTALS, certify_rows, squared_length
+from ..kernels.binary import signed_duals, sweep
+from ..kernels.certificate import N_TOTALS, certify_rows, settle_rows, squared_length
 from ..kernels.loss import Loss, bounds, sum_losses
+from ..kernels.scaling import rescale
 from ..rows.passes import Passes
 from .result import Known, Result
-from .scaling import best_multiple, snapped
 
 __all__ = ["BinaryProblem"]
 
@@ -32,6 +32,11 @@ class BinaryProblem:
     cost: Any  # C_i = C * sample weight * class weight
     loss: Loss
     target: Any = 1.0  # of the margin, for all rows or for each
+    candidates: Any = None  # numbers of the rows that are part of the problem
+
+    def __post_init__(self) -> None:
+        if self.candidates is None:
+            object.__setattr__(self, "candidates", np.flatnonzero(self.cost > 0))
 
     @property
     def n_rows(self) -> int:
@@ -48,11 +53,6 @@ class BinaryProblem:
         """How much the squares of the weights are penalised."""
         return 1.0
 
-    @cached_property
-    def candidates(self) -> Any:
-        """Numbers of the rows that are part of the problem."""
-        return np.flatnonzero(self.cost > 0)
-
     @property
     def mean_cost(self) -> float:
         """The mean of the costs of these rows."""
@@ -68,12 +68,14 @@ class BinaryProblem:
     @property
     def scale(self) -> float:
         """What is a large slack: 1 for classes, else the mean size of the targets."""
+        if np.ndim(self.target) == 0:
+            return abs(float(self.target)) or 1.0
         sizes = np.abs(self.slack_at_zero())
         return float(sizes.mean()) if sizes.any() else 1.0
 
     def with_costs(self, cost: Any) -> BinaryProblem:
         """Return the same problem with other costs."""
-        return replace(self, cost=cost)
+        return replace(self, cost=cost, candidates=None)
 
     def zero_alpha(self) -> Any:
         """Return dual variables to start from."""
@@ -89,10 +91,12 @@ class BinaryProblem:
 
     def duals_of(self, alpha: Any, members: Any) -> Any:
         """Return the dual variables of the rows `members`."""
-        return alpha[members]
+        return alpha.copy() if len(members) == self.n_rows else alpha[members]
 
     def alpha_of(self, members: Any, values: Any) -> Any:
         """Return dual variables with the given values for the rows `members`, the rest 0."""
+        if len(members) == self.n_rows:
+            return np.array(values)
         alpha = self.zero_alpha()
         alpha[members] = values
         return alpha
@@ -141,7 +145,9 @@ class BinaryProblem:
         """Overwrite w with the weights of `alpha`, which is 0 on all rows but `members`."""
 
         def coef(chunk: slice) -> Any:
-            return alpha[members[chunk]] * self.y[members[chunk]]
+            out = np.empty(chunk.stop - chunk.start)
+            signed_duals(members[chunk], alpha, self.y, out)
+            return out
 
         w[:] = 0.0
         self.passes.add_weighted(members, coef, w)
@@ -152,7 +158,7 @@ class BinaryProblem:
 
     def margin_length(self, size: float) -> float:
         """Return how much a slack changes along a unit row at most, for weights of size |w|^2."""
-        return float(np.sqrt(size))
+        return sqrt(size)
 
     def totals(self, members: Any, alpha: Any, w: Any, length: float, slack: Any) -> Any:
         """Return what a certificate adds up over `members`; fill in their slacks."""
@@ -182,12 +188,9 @@ class BinaryProblem:
         bound, one whose slack is above it at its upper bound if it has one, one whose slack is
         inside at 0.
         """
-        reach, kink = radius * np.sqrt(self.sqnorm[members]), self.loss.kink
-        lower, upper, _ = bounds(self.loss, self.cost[members])
-        a = alpha[members]
-        at_lower = (slack < -kink - reach) & (a == lower)
-        at_upper = (slack > kink + reach) & (a == upper)
-        return at_lower | at_upper | ((np.abs(slack) < kink - reach) & (a == 0.0))
+        out = np.empty(len(members), dtype=bool)
+        settle_rows(members, self.cost, self.sqnorm, alpha, slack, self.loss, radius, out)
+        return out
 
     def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
         """Return the s in [0, 1] for which the gap of ``s * alpha`` is smallest.
@@ -209,30 +212,27 @@ class BinaryProblem:
         found = minimize_scalar(gap, bounds=(0.0, 1.0), method="bounded")
         return float(found.x) if found.fun < 0.99 * gap(1.0) else 1.0
 
-    @np.errstate(over="ignore", invalid="ignore")
     def rescaled(self, before: BinaryProblem, result: Result) -> tuple[Any, Known | None]:
         """Return the best feasible multiple of a solution of `before`, with other costs.
 
-        With s * alpha the dual objective is ``s (t.alpha - kink |alpha|_1) - s^2/2 (|w|^2 + sum_i
-        D_i alpha_i^2)``, t the targets, and the slacks become ``t - s (t - slack)``. See
-        `dualsweep.solvers.path`.
+        See `dualsweep.solvers.path`.
         """
-        members = self.candidates
-        cost, a, target = self.cost[members], result.alpha[members], self._targets(members)
-        lower, upper, diag = bounds(self.loss, cost)
-        total, size = self._linear(target, a), float(result.w @ result.w)
-        curvature = size + float((diag * a) @ a)
-        moved = a != 0
-        room = np.where(a > 0, upper, lower)[moved] / a[moved]
-        s = best_multiple(total, curvature, room)
-        alpha = np.zeros_like(result.alpha)
-        alpha[members] = -snapped(-snapped(s * a, upper), -lower)
-        if not np.array_equal(self.cost > 0, before.cost > 0):
+        alpha, w = np.empty_like(result.alpha), np.empty_like(result.w)
+        primal, dual = rescale(
+            members=self.candidates,
+            before=result.alpha,
+            w_before=result.w,
+            seen=before.candidates,
+            slack=result.slack,
+            target=self.target,
+            cost=self.cost,
+            loss=self.loss,
+            alpha=alpha,
+            w=w,
+        )
+        if isnan(primal):  # rows have come or gone
             return alpha, None
-        slack = target - s * (target - result.slack)
-        primal = 0.5 * s * s * size + sum_losses(slack, cost, self.loss)
-        dual = s * total - 0.5 * s * s * curvature
-        return alpha, Known(s * result.w, primal, max(primal - dual, 0.0))
+        return alpha, Known(w, primal, max(primal - dual, 0.0))
 
     def _linear(self, target: Any, a: Any) -> float:
         """Return what is linear in the size of a dual point."""
@@ -240,4 +240,6 @@ class BinaryProblem:
         return total - self.loss.kink * float(np.abs(a).sum()) if self.loss.kink else total
 
     def _targets(self, members: Any) -> Any:
-        return np.broadcast_to(self.target, self.n_rows)[members]
+        if np.ndim(self.target) == 0:
+            return np.full(len(members), self.target)
+        return self.target[members]

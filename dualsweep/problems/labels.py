@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels.labels import number_values
+
 __all__ = [
     "add_counts",
     "check_classes",
@@ -13,8 +15,11 @@ __all__ = [
     "class_costs",
     "count_classes",
     "encode_labels",
+    "few_classes",
     "row_costs",
 ]
+
+FEW, MANY = 64, 10_000  # values, and rows
 
 LEAST_COST = 1e-300  # less is no cost: its reciprocal overflows
 
@@ -24,10 +29,32 @@ def encode_labels(y: Any, sample_weight: Any) -> tuple[Any, Any]:
 
     A row of weight 0 is as good as absent, so a class all of whose rows have weight 0 is no class.
     """
+    found = few_classes(y) if sample_weight is None else None
+    if found is not None:
+        check_classes(found[0])
+        return found
     present = slice(None) if sample_weight is None else sample_weight > 0
     classes = np.unique(y[present])
     check_classes(classes)
     return classes, class_codes(y, classes)
+
+
+def few_classes(y: Any) -> tuple[Any, Any] | None:
+    """Return the values of many rows, ascending, and the number of each row's.
+
+    None unless they are up to FEW numbers. One pass then takes a fifth of the time of sorting all
+    (covtype).
+    """
+    if len(y) < MANY or y.dtype not in (np.bool_, np.int32, np.int64, np.float32, np.float64):
+        return None
+    y = np.ascontiguousarray(y).view()
+    y.flags.writeable = False  # so that there is one kernel per type
+    first, codes = np.empty(FEW, np.int64), np.empty(len(y), np.int64)
+    n = number_values(y, first, codes)
+    if n < 0:
+        return None
+    classes, places = np.unique(y[first[:n]], return_inverse=True)
+    return classes, places[codes]
 
 
 def check_classes(classes: Any) -> None:
@@ -103,11 +130,11 @@ def row_costs(
 
     A class whose costs all vanish is refused, unless there are more rows than these.
     """
-    weight = np.ones(len(codes)) if sample_weight is None else sample_weight
     if class_weight is None:
         per_class = np.ones(len(classes))
     elif isinstance(class_weight, str):  # "balanced", counted with weights: 2 is the row twice
-        mass = np.bincount(codes[codes >= 0], weight[codes >= 0], minlength=len(classes))
+        weight = None if sample_weight is None else sample_weight[codes >= 0]
+        mass = np.bincount(codes[codes >= 0], weight, minlength=len(classes))
         per_class = balanced_weights(mass)
     else:
         missing = [label for label in classes.tolist() if label not in class_weight]
@@ -120,7 +147,10 @@ def row_costs(
     if not (per_class >= 0).all():
         raise ValueError(f"class_weight must not be negative or NaN, but is {class_weight!r}.")
     with np.errstate(over="ignore", under="ignore"):
-        cost = C * weight * per_class[codes]
+        if sample_weight is None:
+            cost = (C * per_class)[codes]
+        else:
+            cost = C * sample_weight * per_class[codes]
         total = cost.sum() * len(classes)
     if not np.isfinite(total):
         raise ValueError(

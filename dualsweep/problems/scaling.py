@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["best_multiple", "snapped"]
+from ..kernels.scaling import AT_BOUND, multiple_within
 
-# A dual variable this close to its bound, relative to it, is there but for rounding.
-AT_BOUND = 1.0 - 4 * float(np.finfo(np.float64).eps)
+__all__ = ["best_multiple", "snapped"]
 
 
 def best_multiple(total: float, curvature: float, room: Any) -> float:
@@ -17,8 +16,7 @@ def best_multiple(total: float, curvature: float, room: Any) -> float:
 
     `room` are the multiples at which dual variables reach their bounds: s is at most the smallest.
     """
-    s = max(total / curvature, 0.0) if curvature > 0.0 else 0.0
-    return min(s if np.isfinite(s) else 0.0, float(np.min(room, initial=np.inf)))
+    return float(multiple_within(total, curvature, float(np.min(room, initial=np.inf))))
 
 
 def snapped(values: Any, upper: Any) -> Any:

@@ -6,14 +6,19 @@ of value ``rows.bias`` that X does not store.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
 from .._jit import jit
+from .._threads import Workers
 
 __all__ = ["CSRRows", "DenseRows", "Rows", "as_rows", "n_rows", "n_stored"]
+
+# Indices are looked at in parts of at least so many entries, at most so many: see `Passes`.
+PARTS, PART_ENTRIES = 16, 200_000
 
 
 class CSRRows(NamedTuple):
@@ -37,11 +42,11 @@ class DenseRows(NamedTuple):
 Rows: TypeAlias = CSRRows | DenseRows
 
 
-def as_rows(X: Any, bias: float) -> Rows:
+def as_rows(X: Any, bias: float, workers: Workers | None = None) -> Rows:
     """View a validated X as rows: float32 or float64, CSR or C-ordered dense, never copied.
 
     The one exception is a CSR matrix that stores an entry twice: it is copied and summed, since
-    the squared norm of a row needs each entry once.
+    the squared norm of a row needs each entry once. `workers` share a look at all indices.
 
     Raises
     ------
@@ -62,7 +67,7 @@ def as_rows(X: Any, bias: float) -> Rows:
             "X.indptr does not ascend from 0 to at most the number of stored entries: the CSR "
             "structure is corrupt. Rebuild X, for instance from its COO triplets."
         )
-    largest, increasing = _inspect_indices(_read_only(indices), _read_only(indptr))
+    largest, increasing = _inspected(_read_only(indices), _read_only(indptr), workers or Workers())
     if largest >= X.shape[1]:
         raise ValueError(
             f"X has a column index outside 0..{X.shape[1] - 1}: the CSR structure is corrupt. "
@@ -73,7 +78,7 @@ def as_rows(X: Any, bias: float) -> Rows:
     ):
         X = X.copy()
         X.sum_duplicates()
-        return as_rows(X, bias)
+        return as_rows(X, bias, workers)
     arrays = (_read_only(X.data), _read_only(indices), _read_only(indptr))
     return CSRRows(*arrays, X.shape[1], float(bias))
 
@@ -92,6 +97,17 @@ def _read_only(array: Any) -> Any:
     view = array.view(np.ndarray)
     view.flags.writeable = False
     return view
+
+
+def _inspected(indices: Any, indptr: Any, workers: Workers) -> tuple[int, bool]:
+    """Return the largest column index, and whether the indices of every row increase."""
+    n = len(indptr) - 1
+    count = max(min(PARTS, len(indices) // PART_ENTRIES), 1)
+    bounds = [n * part // count for part in range(count + 1)]
+    found = workers.map(
+        lambda part: _inspect_indices(indices, indptr[part[0] : part[1] + 1]), pairwise(bounds)
+    )
+    return max(largest for largest, _ in found), all(increasing for _, increasing in found)
 
 
 @jit

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import asdict, dataclass, fields
+from math import sqrt
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -134,9 +135,10 @@ class Run:
         self.narrow = False  # whether sweeps keep w in float32
         self.history: list[Any] = []
         self.candidates = problem.candidates
-        self.slack = problem.slack_at_zero()
         self.active = len(self.candidates)
-        self.w = problem.zero_weights()
+        # Of a known point, a certificate will tell.
+        self.slack = problem.slack_at_zero() if known is None else np.empty(self.active)
+        self.w = problem.zero_weights() if known is None else known.w
         # The dual point of the smallest gap that a certificate found.
         self.best_alpha: Any = None
         self.best_gap = np.inf
@@ -152,7 +154,7 @@ class Run:
                 self._start_over()
         else:
             self.alpha = alpha
-            self.w, self.primal, self.gap = known
+            self.primal, self.gap = known.primal, known.gap
             self.certified = False
             if self.converged:  # nothing is proven by what was not computed from alpha
                 self.check()
@@ -306,5 +308,5 @@ def primal_and_gap_of(
 def gap_left(seen: float, before: float) -> float:
     """Guess the gap at the end of a sweep from what its visits saw, and those of the one before."""
     seen = max(seen, 0.0)  # shares are never negative but for rounding
-    left = float(np.sqrt(seen / before)) if before > 0 else 1.0
+    left = sqrt(seen / before) if before > 0 else 1.0
     return min(max(left, LEAST_LEFT), MOST_LEFT) * seen

@@ -36,9 +36,9 @@ class Schedule:
     momentum = False
 
     def __init__(self, rows: Any, state: Any) -> None:
-        self.rows = np.array(rows, dtype=np.int64)
+        self.rows = np.asarray(rows, dtype=np.int64)  # never changed in place
         self.state = state
-        self.order = self.rows.copy()
+        self.expand()
 
     def next_order(self) -> Any:
         """Return the rows of the next sweep; the caller leaves them unchanged until `observe`."""
@@ -152,18 +152,27 @@ class Adaptive(Schedule):
         super().__init__(rows, state)
         self.preference = np.ones(self.rows.max(initial=-1) + 1)
         self.reference = 0.0
+        self.latest = NOTHING
 
     def next_order(self) -> Any:
-        filled = _compose(self.state, self.rows, self.preference, self.order)
+        filled, self.reference = _learn_and_compose(
+            self.state,
+            self.rows,
+            self.preference,
+            self.order,
+            *self.latest,
+            self.reference,
+            self.rate,
+            self.idle,
+        )
+        self.latest = NOTHING
         return self.order[:filled]
 
     def observe(self, order: Any, grads: Any, gains: Any) -> None:
-        if self.reference == 0.0:
-            self.reference = float(gains.mean())
-        else:
-            self.reference = _adapt(
-                order, gains, self.preference, self.reference, self.rate, self.idle
-            )
+        self.latest = order, gains  # learned from when there is another sweep
+
+    def expand(self) -> None:
+        self.order = np.empty_like(self.rows)  # to be composed
 
 
 class Auto(Adaptive):
@@ -189,6 +198,8 @@ SCHEDULES: dict[str, type[Schedule]] = {
     "alternating": Alternating,
     "adaptive": Adaptive,
 }
+
+NOTHING = np.empty(0, np.int64), np.empty(0)  # has been visited, or gained
 
 MIN_PREFERENCE, MAX_PREFERENCE = 1 / 20, 20.0
 
@@ -251,12 +262,37 @@ def _compose(state: Any, rows: Any, preference: Any, order: Any) -> int:
 def _adapt(
     order: Any, gains: Any, preference: Any, reference: float, rate: float, idle: float
 ) -> float:
-    """Raise the preference of rows that gained more than the fading average (Algorithm 5)."""
-    fade = 1.0 / max(order.shape[0], 1)
-    for t in range(order.shape[0]):
+    """Raise the preference of rows that gained more than the fading average (Algorithm 5).
+
+    Returns that average, of the first sweep its mean gain: no preference is raised by it.
+    """
+    n = order.shape[0]
+    fade = 1.0 / max(n, 1)
+    if reference == 0.0:
+        for t in range(n):
+            reference += gains[t]
+        return fade * reference
+    for t in range(n):
         i = order[t]
         gain = gains[t]
         factor = idle if gain == 0.0 else np.exp(rate * (gain / reference - 1.0))
         preference[i] = min(max(factor * preference[i], MIN_PREFERENCE), MAX_PREFERENCE)
         reference += fade * (gain - reference)
     return reference
+
+
+@jit
+def _learn_and_compose(
+    state: Any,
+    rows: Any,
+    preference: Any,
+    order: Any,
+    visited: Any,
+    gains: Any,
+    reference: float,
+    rate: float,
+    idle: float,
+) -> tuple[int, float]:
+    """Adapt preferences to the latest sweep, and compose the next; `visited` may be `order`."""
+    reference = _adapt(visited, gains, preference, reference, rate, idle)
+    return _compose(state, rows, preference, order), reference

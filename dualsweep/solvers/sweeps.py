@@ -10,7 +10,6 @@ from .._random import random_state
 from ..problems.binary import BinaryProblem
 from ..problems.multiclass import MulticlassProblem
 from ..problems.result import relative
-from ..rows.passes import chunks
 from .momentum import Momentum
 from .policy import Policy
 from .run import Estimate, Run, gap_left
@@ -169,6 +168,8 @@ class MemorySweeper:
         self.problem = run.problem
         self.plan = SCHEDULES[schedule](run.candidates, random_state(*seed))
         self.shares = np.zeros(run.problem.n_rows)
+        per_row = self.problem.passes.per_row * max(self.problem.weights_shape[1:], default=1)
+        self.step = max(int(ENTRIES_PER_CALL / per_row), 1)
         run.narrow = self.problem.passes.rows.data.dtype == np.float32 and run.tol >= FLOAT32_TOL
 
     @property
@@ -179,7 +180,7 @@ class MemorySweeper:
     @property
     def seen(self) -> float:
         """Sum of the rows' shares of the gap, as their latest visits saw them."""
-        return float(self.shares.sum())
+        return float(np.add.reduce(self.shares))
 
     def sweep(
         self, run: Run, w: Any, problem: BinaryProblem | MulticlassProblem | None = None
@@ -187,10 +188,11 @@ class MemorySweeper:
         """Do one sweep, unless told to stop; return the number of visits and the dual's gain."""
         problem = problem or self.problem
         order = self.plan.next_order()
-        grads, gains = np.empty(len(order)), np.empty(len(order))
+        n, step = len(order), self.step
+        grads, gains = np.empty(n), np.empty(n)
         done, gain = 0, 0.0
-        per_row = problem.passes.per_row * max(problem.weights_shape[1:], default=1)
-        for part in chunks(slice(0, len(order)), ENTRIES_PER_CALL / per_row):
+        for start in range(0, n, step):
+            part = slice(start, start + step)
             gain += problem.sweep(
                 shrunk=self.plan.shrunk,
                 order=order[part],
@@ -200,7 +202,7 @@ class MemorySweeper:
                 gains=gains[part],
                 shares=self.shares,
             )
-            done = part.stop
+            done = min(part.stop, n)
             if run.poll():
                 break
         self.plan.observe(order[:done], grads[:done], gains[:done])
@@ -209,6 +211,8 @@ class MemorySweeper:
     def check(self, run: Run, expand: bool) -> None:
         """Compute a certificate, and leave out what it proves; take back what is out on trial."""
         run.check()
+        if run.converged:  # there is no other sweep
+            return
         if expand:
             self.plan.expand()
         self.plan.restrict(proven_rows(run, self.problem))

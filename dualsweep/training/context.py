@@ -120,11 +120,13 @@ class Context:
 
     def epoch(self, p: int, progress: Progress) -> bool:
         """Tell of a sweep or Newton step; return whether to stop the problem."""
-        self.bars.update(p, progress.epoch, progress.relative_gap, progress.active)
+        if self.bars.shown:
+            self.bars.update(p, progress.epoch, progress.relative_gap, progress.active)
         return self.watcher.epoch(p, progress)
 
     def end(self, p: int, result: Result) -> None:
         """Tell of the end of a problem."""
-        active, ended = int(result.history["active"][-1]), result.n_iter > 0
-        self.bars.update(p, result.n_iter, result.relative_gap, active, ended=ended)
+        if self.bars.shown:
+            active, ended = int(result.history["active"][-1]), result.n_iter > 0
+            self.bars.update(p, result.n_iter, result.relative_gap, active, ended=ended)
         self.watcher.end(p, result)

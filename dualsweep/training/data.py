@@ -42,7 +42,7 @@ class TrainingSet:
             raise ValueError("There are no features to learn from.")
         self.y, self.weight, self.bias = y, weight, bias
         self.understand()
-        self.passes = passes_over(as_rows(X, bias), context.workers)
+        self.passes = passes_over(as_rows(X, bias, context.workers), context.workers)
         self.sqnorm = self.passes.sqnorms()
         context.deliver()
         check_finite(self.sqnorm)
@@ -58,6 +58,12 @@ class TrainingSet:
         part.understand()
         part.passes = self.passes.shared(workers)
         return part
+
+    def shared(self, workers: Workers) -> TrainingSet:
+        """Return the same set with other threads."""
+        twin = copy(self)
+        twin.passes = self.passes.shared(workers)
+        return twin
 
     def formulate(self, settings: Settings) -> Formulation:
         """Return the problems to solve."""

@@ -49,6 +49,11 @@ class Bars:
         self.completed: list[float] = []  # of each problem, in steps
         self.display: Any = _rich_progress() if show else None
 
+    @property
+    def shown(self) -> bool:
+        """Whether anybody sees them."""
+        return self.display is not None
+
     def open(self, names: list[str], what: str) -> None:
         """Show the bars, if there are none yet; `what` is what the problems are."""
         if self.display is not None and not self.completed:

@@ -53,7 +53,10 @@ TESTS = {
     "kernels/certificate.py": "tests/test_kernels.py -k 'certificate or tiny'",
     "kernels/loss.py": "tests/test_kernels.py -k 'losses or share or sweep or tiny'",
     "kernels/intercept.py": "tests/test_free_intercept.py -k intercept_is_best",
-    "kernels/binary.py": "tests/test_kernels.py -k 'sweep or gain or zero_row or order or float32'",
+    "kernels/binary.py": (
+        "tests/test_kernels.py -k 'sweep or gain or zero_row or order or float32 or signs'"
+    ),
+    "kernels/scaling.py": "tests/test_kernels.py -k multiple",
     "kernels/multiclass.py": "tests/test_multiclass.py -k 'sweep or kernel or certificate'",
     "kernels/newton.py": "tests/test_newton.py -k inner_problem",
     "kernels/newton_multiclass.py": "tests/test_multiclass.py -k newton_passes",
