@@ -521,4 +521,5 @@ def test_the_objective_of_files_is_the_one_that_is_certified(files, tmp_path):
     model = LinearSVC(C=files.C, tol=1e-6, random_state=0).fit(X.astype(float), y)
     w = np.append(model.coef_, model.intercept_)
     assert primal(w) == pytest.approx(model.primal_objective_, rel=1e-9)
-    assert bound <= primal(w) <= bound * (1 + 1e-5)
+    # Newton steps reach the optimum: the two may differ by rounding alone.
+    assert bound * (1 - 1e-12) <= primal(w) <= bound * (1 + 1e-5)

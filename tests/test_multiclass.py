@@ -17,12 +17,14 @@ from dualsweep import LinearSVC
 from dualsweep.kernels import duals
 from dualsweep.kernels.multiclass import _firmness, _losses, _rounding, _violation, block_step
 from dualsweep.kernels.newton_multiclass import (
+    add_curvature,
+    curvature_diagonal,
     curvature_factors,
-    curvature_product,
     implied_dual_multiclass,
     less_own,
     slope_multiclass,
 )
+from dualsweep.solvers import iterates
 from dualsweep.solvers.schedules import SCHEDULES
 from dualsweep.solvers.solve import Start, solve
 
@@ -562,10 +564,13 @@ def test_newton_passes(formulation, layout, rho):
     y, cost, members = problem.y, problem.cost, np.arange(18)
     anchor = rng.uniform(0, 0.7 / k, (18, k)) * (np.arange(k) != y[:, None])
     W, P = rng.normal(size=(2, d, k))
+    free, bound = np.empty((18, k), bool), np.empty(18, bool)
 
     def inner(W):
         slack, u, b = oracle.violations(W), np.empty((18, k)), np.empty((18, k))
-        losses, excess = implied_dual_multiclass(slack, anchor, y, cost, joint, rho, u, b)
+        losses, excess = implied_dual_multiclass(
+            slack, anchor, y, cost, joint, rho, u, b, free, bound
+        )
         value = (W**2).sum() / 2 + (b * slack - rho * (b - anchor) ** 2 / 2).sum()
         return value, W - oracle.weights(b), u, b, losses, excess
 
@@ -599,10 +604,12 @@ def test_newton_passes(formulation, layout, rho):
     assert curvature == pytest.approx((change * P).sum(), rel=1e-4)
 
     counts, classes, M = np.empty(18, int), np.empty((18, k), int), np.empty((18, k, k))
-    curvature_factors(y, cost, joint, rho, u, counts, classes, M)
-    free = ((b > 0) & (joint | (b < cost[:, None]))).sum(axis=1)
-    bound = joint & (b.sum(axis=1) > cost * (1 - 1e-12))
-    np.testing.assert_array_equal(counts, free + ((free > 0) & ~bound))  # the label's, too
+    inner(W)  # free and bound, at W again
+    np.testing.assert_array_equal(free, (b > 0) & (joint | (b < cost[:, None])))
+    np.testing.assert_array_equal(bound, joint & (b.sum(axis=1) > cost * (1 - 1e-12)))
+    curvature_factors(y, free, bound, rho, counts, classes, M)
+    number = free.sum(axis=1)
+    np.testing.assert_array_equal(counts, number + ((number > 0) & ~bound))  # the label's, too
     for n, factor in zip(counts, M, strict=True):
         np.testing.assert_array_equal(factor[:n, :n], factor[:n, :n].T)
 
@@ -613,14 +620,17 @@ def test_newton_passes(formulation, layout, rho):
     product = (hessian @ P.ravel()).reshape(d, k)
     np.testing.assert_allclose(product, change, atol=1e-4)
 
-    def changed(some, scores):
-        out = np.empty_like(scores)
-        curvature_product(scores, y[some], cost[some], joint, rho, u[some], classes[0], out)
-        return out
+    out, scratch = np.ones((d, k)), np.full((2, k), np.nan)
+    curved = np.flatnonzero(number)
+    some = curved, y[curved], free[curved], bound[curved]
+    add_curvature(problem.passes.rows, *some, rho, P, out, np.full(k, -1), scratch)
+    np.testing.assert_allclose(out, 1.0 + product, atol=1e-10)
 
-    out = np.zeros((d, k))
-    problem.passes.add_product(members, P, changed, out)
-    np.testing.assert_allclose(out, product, atol=1e-10)
+    diagonal = np.full((18, k), np.nan)
+    curvature_diagonal(y, free, bound, rho, diagonal)
+    for m in range(k):
+        block = problem.passes.gram(members, diagonal[:, m], lambda: False)
+        np.testing.assert_allclose(block, hessian[m::k, m::k], atol=1e-10)
 
 
 def exact_projection(u, cost, joint):
@@ -645,7 +655,10 @@ def test_newton_passes_begin_with_a_projection(joint, scale, shift, k):
     found, b = np.full((20, k), np.nan), np.full((20, k), np.nan)
     slack, rho = scale * rng.integers(-8, 9, (20, k)) / 8, 0.5
     anchor = u - slack / rho
-    losses, excess = implied_dual_multiclass(slack, anchor, y, cost, joint, rho, found, b)
+    free, bound = np.empty((20, k), bool), np.empty(20, bool)
+    losses, excess = implied_dual_multiclass(
+        slack, anchor, y, cost, joint, rho, found, b, free, bound
+    )
     np.testing.assert_array_equal(found, slack / rho + anchor)
     others = np.arange(k) != y[:, None]
     for i in range(20):
@@ -662,14 +675,46 @@ def test_newton_passes_begin_with_a_projection(joint, scale, shift, k):
 
 
 @pytest.mark.parametrize("formulation", DIRECT)
-def test_conjugate_gradients_reach_the_same(monkeypatch, formulation):
-    _, problem = setup(formulation, cost=3.0)
+@pytest.mark.parametrize("layout", ["csr", "dense"])
+@pytest.mark.parametrize("blocks", [False, True])
+def test_conjugate_gradients_reach_the_same(monkeypatch, formulation, layout, blocks):
+    """Whether the classes' own blocks of the Hessian precondition them or not."""
+    _, problem = setup(formulation, layout, cost=3.0)
     direct = solve(problem, solver="newton", tol=1e-8)
     monkeypatch.setattr("dualsweep.solvers.newton.DIRECT_WEIGHTS", 0)
+    if not blocks:
+        monkeypatch.setattr("dualsweep.solvers.iterates.DIRECT_WEIGHTS", 0)
     iterative = solve(problem, solver="newton", tol=1e-8)
     assert iterative.converged
     assert iterative.n_newton == iterative.n_iter
     assert iterative.primal == pytest.approx(direct.primal, rel=1e-8)
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
+@pytest.mark.parametrize("sample", [100, 1])
+def test_blocks_of_classes_precondition(monkeypatch, formulation, sample):
+    """Conjugate gradients take fewer steps with them, made of all rows or of some."""
+    X, y = load_digits(return_X_y=True)
+    oracle = naive.NaiveMulticlass(X, y, 0.01, formulation, 1.0)
+    problem = naive.library_multiclass(X.astype(np.float32), oracle, 1.0)
+    monkeypatch.setattr("dualsweep.solvers.newton.DIRECT_WEIGHTS", 0)
+    monkeypatch.setattr("dualsweep.solvers.iterates.SAMPLE", sample)
+    product, counts = iterates._Multiclass.product, []
+
+    def counted(slacks, v):
+        counts[-1] += 1
+        return product(slacks, v)
+
+    monkeypatch.setattr(iterates._Multiclass, "product", counted)
+    results = []
+    for direct_weights, max_iter in ((2000, 200), (0, 50)):
+        monkeypatch.setattr("dualsweep.solvers.iterates.DIRECT_WEIGHTS", direct_weights)
+        counts.append(0)
+        results.append(solve(problem, solver="newton", tol=1e-4, max_iter=max_iter))
+    found, _ = results
+    primal, dual = oracle.primal(found.w), oracle.dual(dense(problem, found.alpha))
+    assert 0.0 <= primal - dual <= 1.01e-4 * primal
+    assert 5 * counts[0] < counts[1]
 
 
 @pytest.mark.parametrize("formulation", DIRECT)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import check_grad
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_digits, load_iris
 
 import dualsweep.solvers.iterates as iterates
 import dualsweep.solvers.newton as newton_module
@@ -17,7 +17,7 @@ from dualsweep.kernels.newton import implied_dual, slope
 from dualsweep.solvers.newton import newton
 from dualsweep.solvers.policy import Policy, newton_cost
 from dualsweep.solvers.run import Run
-from dualsweep.solvers.solve import solve
+from dualsweep.solvers.solve import begin, solve
 
 BIAS = 1.5
 
@@ -266,7 +266,7 @@ def threaded(problem, n_threads):
 @pytest.mark.parametrize("solver", ["sweep", "newton"])
 def test_threads_do_not_change_the_result(monkeypatch, loss, solver):
     monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 1)
-    monkeypatch.setattr("dualsweep.solvers.iterates.LIGHT_ROWS", 1)
+    monkeypatch.setattr("dualsweep.solvers.slacks.LIGHT_ROWS", 1)
     X, y = naive.random_data(301, 8)
     oracle = naive.Naive(X, y, 1.0, loss, BIAS)
     results = []
@@ -287,10 +287,64 @@ def test_threads_do_not_change_the_result(monkeypatch, loss, solver):
 @pytest.mark.parametrize("solver", ["sweep", "newton"])
 def test_a_model_does_not_depend_on_its_threads(monkeypatch, multi_class, solver):
     monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 1)
-    monkeypatch.setattr("dualsweep.solvers.iterates.LIGHT_ROWS", 1)
+    monkeypatch.setattr("dualsweep.solvers.slacks.LIGHT_ROWS", 1)
     X, y = load_iris(return_X_y=True)
     params = {"multi_class": multi_class, "solver": solver, "tol": 1e-4, "random_state": 0}
     one, *more = (LinearSVC(n_jobs=n_jobs, **params).fit(X, y) for n_jobs in (1, 2, 5))
     for other in more:
         np.testing.assert_array_equal(one.coef_, other.coef_)
         assert one.dual_gap_ == other.dual_gap_
+
+
+@pytest.mark.parametrize("loss", naive.LOWER)
+def test_newton_steps_of_several_problems_are_taken_together(monkeypatch, loss):
+    """In one pass over the rows, each problem getting where it gets alone."""
+    monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 40)
+    X, y = naive.random_data(150, 6)
+    labels = [np.where(np.roll(y, shift) * X[:, shift] > 0.0, 1.0, -1.0) for shift in range(5)]
+    first = naive.library_problem(X, labels[0], 2.0, loss, BIAS)
+    problems = [replace(first, y=each) for each in labels]
+    options = {"solver": "newton", "tol": 1e-9}
+    begun = [begin(problem, **options) for problem in problems]
+    assert all(one.wants_newton for one in begun)
+    newton(*[one.run for one in begun])
+    for problem, label, one in zip(problems, labels, begun, strict=True):
+        oracle, result = naive.Naive(X, label, 2.0, loss, BIAS), one.finish()
+        assert result.converged
+        assert result.n_newton == result.n_iter
+        assert oracle.gap(result.w, result.alpha) <= 1.01e-9 * oracle.primal(result.w)
+        np.testing.assert_allclose(result.w, oracle.weights(result.alpha), rtol=1e-12, atol=1e-12)
+        assert result.primal == pytest.approx(solve(problem, **options).primal, rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_models_of_dense_rows_do_not_depend_on_their_threads(monkeypatch, loss):
+    monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 100)
+    together = []
+
+    def counted(*runs):
+        together.append(len(runs))
+        return newton(*runs)
+
+    monkeypatch.setattr("dualsweep.training.fitting.newton", counted)
+    X, y = load_digits(return_X_y=True)
+    params = {"loss": loss, "C": 10.0, "solver": "newton", "random_state": 0}
+    one, *more = (LinearSVC(n_jobs=n_jobs, **params).fit(X, y) for n_jobs in (1, 2, 5))
+    assert max(together) > 1
+    assert one.converged_
+    for other in more:
+        np.testing.assert_array_equal(one.coef_, other.coef_)
+        assert one.dual_gap_ == other.dual_gap_
+    alone = LinearSVC(max_time=1e9, **params).fit(X, y)  # each class in its share of the time
+    assert alone.primal_objective_ == pytest.approx(one.primal_objective_, rel=1e-3)
+
+
+@pytest.mark.parametrize(("rows_per_weight", "foreseen"), [(49, False), (51, True)])
+def test_blocks_of_classes_are_for_many_rows(monkeypatch, rows_per_weight, foreseen):
+    """Few rows can be separated, and then take hundreds of Newton steps."""
+    monkeypatch.setattr("dualsweep.solvers.policy.DIRECT_WEIGHTS", 10)
+    n = rows_per_weight * 6  # weights of five features and the bias
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(n, 5)), np.arange(n) % 3
+    oracle = naive.NaiveMulticlass(X, y, 1.0, "crammer_singer", BIAS)
+    assert np.isfinite(newton_cost(naive.library_multiclass(X, oracle, BIAS))) == foreseen

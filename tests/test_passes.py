@@ -43,7 +43,7 @@ def cuts(request, monkeypatch):
     if request.param == "in parts":
         monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 1)
         monkeypatch.setattr("dualsweep.rows.passes.GRAM_ROWS", 3)
-        monkeypatch.setattr("dualsweep.rows.dense.GRAM_ROWS", 3)
+        monkeypatch.setattr("dualsweep.rows.dense.DENSE_GRAM_ROWS", 3)
         monkeypatch.setattr("dualsweep.rows.passes.CHUNK", 20)
         monkeypatch.setattr("dualsweep.rows.passes.CHUNK_ENTRIES", 30)
         monkeypatch.setattr("dualsweep.rows.passes.PAIRS_PER_CALL", 200)

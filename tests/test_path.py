@@ -360,9 +360,10 @@ def test_data_are_neither_copied_nor_changed(monkeypatch, cancer, make):
 
     def spy(problem, **options):
         seen.append(problem)
-        return solve(problem, **options)
+        return begin(problem, **options)
 
-    monkeypatch.setattr(core, "solve", spy)
+    begin = core.begin
+    monkeypatch.setattr(core, "begin", spy)
     svc_path(X, y, 3, random_state=0)
     assert len(seen) == 3
     for problem in seen:

@@ -376,12 +376,12 @@ def test_data_are_neither_copied_nor_changed(monkeypatch, problem, make, dtype):
 
     def spy(problem, **options):
         seen.append(problem.passes.rows)
-        return solve(problem, **options)
+        return begin(problem, **options)
 
     import dualsweep.training.fitting as svc
 
-    solve = svc.solve
-    monkeypatch.setattr(svc, "solve", spy)
+    begin = svc.begin
+    monkeypatch.setattr(svc, "begin", spy)
     LinearSVC(random_state=0).fit(X, y)
     for array, copy, used in zip(arrays, before, seen[0], strict=False):
         assert np.shares_memory(array, used)

@@ -8,7 +8,8 @@ that is exact: a level above 0 is kept as that of ``u - top``, top the largest e
 
 Along a change of the slacks, b changes by M_i / rho times it. With e the unit vectors of classes,
 M_i is the sum of ``(e_m - e_label)(e_m - e_label)'`` over the free dual variables of the row, less
-the part along their sum where that is at its bound.
+the part along their sum where that is at its bound. `free` tells which these are, and `bound` where
+their sum is at its bound.
 """
 
 from __future__ import annotations
@@ -16,10 +17,15 @@ from __future__ import annotations
 from typing import Any
 
 from .._jit import jit, jit_inline
+from ..rows.functions import row_prefetch
+from ..rows.layouts import Rows
+from ..rows.many_classes import row_add_few, row_scores_few
+from .binary import ROW_AHEAD
 
 __all__ = [
+    "add_curvature",
+    "curvature_diagonal",
     "curvature_factors",
-    "curvature_product",
     "implied_dual_multiclass",
     "less_own",
     "slope_multiclass",
@@ -71,9 +77,18 @@ def _is_free(value: float, cost: float, joint: bool) -> bool:
 
 @jit
 def implied_dual_multiclass(
-    slack: Any, anchor: Any, y: Any, cost: Any, joint: bool, rho: float, u: Any, b: Any
+    slack: Any,
+    anchor: Any,
+    y: Any,
+    cost: Any,
+    joint: bool,
+    rho: float,
+    u: Any,
+    b: Any,
+    free: Any,
+    bound: Any,
 ) -> tuple[float, float]:
-    """Fill ``u = slack / rho + anchor`` and the b that belong to it.
+    """Fill ``u = slack / rho + anchor``, the b that belong to it, and which of them are free.
 
     Returns the sum of the losses, and that of their excess over what b proves.
     """
@@ -82,11 +97,12 @@ def implied_dual_multiclass(
         label = y[r]
         for m in range(slack.shape[1]):
             u[r, m] = slack[r, m] / rho + anchor[r, m]
-        top, level, _ = _level(u[r], label, cost[r], joint)
+        top, level, bound[r] = _level(u[r], label, cost[r], joint)
         loss, product, total = 0.0, 0.0, 0.0
         for m in range(slack.shape[1]):
             value = max((u[r, m] - top) - level, 0.0)
             b[r, m] = 0.0 if m == label else (value if joint else min(value, cost[r]))
+            free[r, m] = m != label and _is_free(value, cost[r], joint)
             s = slack[r, m] if m != label else 0.0
             loss = max(loss, s) if joint else loss + max(s, 0.0)
             product += b[r, m] * s
@@ -128,59 +144,85 @@ def slope_multiclass(
     return total, curvature
 
 
-@jit_inline
-def _free_classes(u: Any, label: int, cost: float, joint: bool, classes: Any) -> tuple[int, bool]:
-    """Fill in the classes whose dual variables are free.
+@jit
+def add_curvature(
+    rows: Rows,
+    members: Any,
+    y: Any,
+    free: Any,
+    bound: Any,
+    rho: float,
+    V: Any,
+    out: Any,
+    classes: Any,
+    scratch: Any,
+) -> None:
+    """Add ``sum_i x_i (M_i V'x_i)' / rho`` to the weights `out`.
 
-    Returns how many, and whether the sum of the dual variables is at its bound.
+    Only the classes of free dual variables, and the label's, are looked at. `classes` holds
+    n_classes integers, `scratch` has the shape (2, n_classes).
     """
-    top, level, bound = _level(u, label, cost, joint)
+    step, more = scratch[0], scratch[1]
+    for r in range(members.shape[0]):
+        if r + ROW_AHEAD < members.shape[0]:
+            row_prefetch(rows, members[r + ROW_AHEAD])
+        n = _find(free[r], classes)
+        classes[n] = y[r]
+        row_scores_few(rows, members[r], V, classes, n + 1, step)
+        total = 0.0
+        for c in range(n):
+            step[c] = (step[c] - step[n]) / rho
+            total += step[c]
+        step[n] = -total
+        if bound[r]:
+            for c in range(n):
+                step[c] -= total / n
+            row_add_few(rows, members[r], classes, step, n, out, more)
+        else:
+            row_add_few(rows, members[r], classes, step, n + 1, out, more)
+
+
+@jit_inline
+def _find(free: Any, classes: Any) -> int:
+    """Fill in the classes whose dual variables are free; return how many."""
     n = 0
-    for m in range(u.shape[0]):
-        if m != label and _is_free((u[m] - top) - level, cost, joint):
+    for m in range(free.shape[0]):
+        if free[m]:
             classes[n] = m
             n += 1
-    return n, bound
+    return n
 
 
 @jit
-def curvature_product(
-    scores: Any, y: Any, cost: Any, joint: bool, rho: float, u: Any, classes: Any, out: Any
-) -> None:
-    """Fill ``out[r] = M_i scores[r] / rho``; `classes` is scratch for each class."""
-    out[:] = 0.0
-    for r in range(scores.shape[0]):
-        label = y[r]
-        n, bound = _free_classes(u[r], label, cost[r], joint, classes)
-        if n == 0:
-            continue
-        total = 0.0
-        for c in range(n):
-            out[r, classes[c]] = (scores[r, classes[c]] - scores[r, label]) / rho
-            total += out[r, classes[c]]
-        if bound:
-            for c in range(n):
-                out[r, classes[c]] -= total / n
-        else:
-            out[r, label] = -total
+def curvature_diagonal(y: Any, free: Any, bound: Any, rho: float, out: Any) -> None:
+    """Fill ``out[r]`` with the diagonal of ``M_i / rho``."""
+    for r in range(free.shape[0]):
+        number = 0
+        for m in range(free.shape[1]):
+            number += free[r, m]
+        for m in range(free.shape[1]):
+            out[r, m] = 0.0
+            if free[r, m]:
+                out[r, m] = (1.0 - 1.0 / number if bound[r] else 1.0) / rho
+        if not bound[r]:
+            out[r, y[r]] = number / rho
 
 
 @jit
 def curvature_factors(
-    y: Any, cost: Any, joint: bool, rho: float, u: Any, counts: Any, classes: Any, M: Any
+    y: Any, free: Any, bound: Any, rho: float, counts: Any, classes: Any, M: Any
 ) -> None:
     """Fill in for each row on how many classes M_i is not 0, on which, and ``M_i / rho`` there."""
-    for r in range(u.shape[0]):
-        label = y[r]
-        n, bound = _free_classes(u[r], label, cost[r], joint, classes[r])
+    for r in range(free.shape[0]):
+        n = _find(free[r], classes[r])
         counts[r] = n
         if n == 0:
             continue
         for a in range(n):
             for c in range(n):
-                M[r, a, c] = ((1.0 if a == c else 0.0) - (1.0 / n if bound else 0.0)) / rho
-        if not bound:
-            classes[r, n] = label
+                M[r, a, c] = ((1.0 if a == c else 0.0) - (1.0 / n if bound[r] else 0.0)) / rho
+        if not bound[r]:
+            classes[r, n] = y[r]
             for a in range(n):
                 M[r, a, n] = -1.0 / rho
                 M[r, n, a] = -1.0 / rho

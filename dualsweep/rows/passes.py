@@ -21,7 +21,7 @@ from .functions import row_axpy, row_dot, row_entries, row_outer, row_sqnorm
 from .layouts import Rows, n_rows, n_stored
 from .many_classes import row_add_few, row_scores
 
-__all__ = ["LIGHT_ROWS", "Passes", "chunks"]
+__all__ = ["LIGHT_ROWS", "Passes", "chunks", "plus"]
 
 # Passes are cut into parts of at least so many rows or so many entries, at most so many: a part
 # takes its time to be handed to a thread. Gram matrices take longer for a row, and what is done
@@ -31,6 +31,9 @@ PARTS, PART_ROWS, PART_ENTRIES, GRAM_ROWS, LIGHT_ROWS = 16, 10_000, 1_000_000, 1
 # Each part of a weighted sum has weights of its own to add to, which have to be filled with zeros
 # and added up. There are as many parts as have so many entries per weight, or one.
 ENTRIES_PER_WEIGHT = 4
+
+# Weights of all parts together that are added up in the end, 8 MB.
+SMALL_SUMS = 1 << 20
 
 # Numbers that a chunk has at most: responses, or the factors of a Gram matrix of many classes.
 CHUNK = 1 << 16
@@ -58,9 +61,11 @@ class Passes:
     per class.
     """
 
-    # Time that an entry takes in a sweep, and a pair of entries in a Gram matrix, in that of an
-    # entry read in sequence: about a nanosecond.
-    entry_time, pair_time = 2.0, 0.6
+    # Time that an entry takes in a sweep, there with many classes for each, and a pair of entries
+    # in a Gram matrix, in that of an entry read in sequence: about a nanosecond.
+    entry_time, class_time, pair_time = 2.0, 0.25, 0.6
+    # And that of an entry in all passes of a Newton step but for its Gram matrix.
+    newton_time = 3.0
     # The order of weights of many classes in which passes are fastest.
     order: Literal["C", "F"] = "C"
 
@@ -93,6 +98,12 @@ class Passes:
 
         Each is added as soon as those before it have been: memory for all is never needed at once.
         """
+        parts = self._parts(n, most_parts, part_rows)
+        if len(parts) == 1:
+            return function(parts[0])
+        return self._sum_of(function, parts)
+
+    def _sum_of(self, function: Callable[[slice], Any], parts: list[slice]) -> Any:
         ready: dict[int, Any] = {}
         added, total, lock = 0, None, Lock()
 
@@ -103,10 +114,10 @@ class Passes:
             with lock:
                 ready[place] = made
                 while added in ready:
-                    total = _added(total, ready.pop(added))
+                    total = plus(total, ready.pop(added))
                     added += 1
 
-        self.workers.map(add, enumerate(self._parts(n, most_parts, part_rows)))
+        self.workers.map(add, enumerate(parts))
         return total
 
     def sqnorms(self) -> Any:
@@ -149,7 +160,7 @@ class Passes:
             for chunk in chunks(part, CHUNK / n_classes):
                 self._add(members[chunk], coef(chunk), W)
 
-        self._add_parts(part, len(members), out)
+        self.add_parts(part, len(members), out)
 
     def add_product(
         self, members: Any, V: Any, change: Callable[[slice, Any], Any], out: Any
@@ -164,15 +175,43 @@ class Passes:
                 self._respond(members[chunk], V, responses)
                 self._add(members[chunk], change(chunk, responses), W)
 
-        self._add_parts(part, len(members), out)
+        self.add_parts(part, len(members), out)
+
+    def add_parts(
+        self,
+        add: Callable[[slice, Any], None],
+        n: int,
+        out: Any,
+        part_rows: int | None = None,
+    ) -> None:
+        """Let each part of n members add to weights of its own, the first to `out`; sum them up."""
+        per_weight = self.n_stored / max(out.size, 1)
+        parts = self._parts(n, max(min(PARTS, int(per_weight / ENTRIES_PER_WEIGHT)), 1), part_rows)
+        more = len(parts) - 1
+        if more * out.size <= SMALL_SUMS:
+            # One array for all parts: each of their own would be more turns of Python.
+            order = range(out.ndim)[:: 1 if out.flags.c_contiguous else -1]
+            shape = [out.shape[axis] for axis in order]
+            sums = np.zeros((more, *shape)).transpose(0, *(1 + axis for axis in order))
+            self.workers.map(lambda p: add(parts[p], sums[p - 1] if p else out), range(len(parts)))
+            for each in sums:
+                out += each
+            return
+
+        def part(part: slice) -> Any:
+            W = out if part.start == 0 else np.zeros_like(out)
+            add(part, W)
+            return W
+
+        self._sum_of(part, parts)
 
     def gram(self, members: Any, scale: Any, stop: Callable[[], bool]) -> Any:
         """Return ``sum_i scale_i x_i x_i'``, or None if told to stop."""
 
         def part(part: slice) -> Any:
             half = np.zeros((self.n_weights, self.n_weights))
-            for chunk in chunks(part, self.gram_chunk):
-                self._add_outer(members[chunk], scale[chunk], half)
+            for chunk in chunks(part, PAIRS_PER_CALL / self.per_row**2):
+                _add_outer(self.rows, members[chunk], scale[chunk], half)
                 if stop():
                     break
             return half
@@ -232,28 +271,9 @@ class Passes:
                 self.rows, members, coef, W, np.empty(k, np.int64), np.empty(k), np.empty(k)
             )
 
-    @property
-    def gram_chunk(self) -> float:
-        """Rows of a Gram matrix between two looks at the clock."""
-        return PAIRS_PER_CALL / self.per_row**2
 
-    def _add_outer(self, members: Any, scale: Any, half: Any) -> None:
-        """Add a chunk to half of a Gram matrix: the whole is ``half + half'``."""
-        _add_outer(self.rows, members, scale, half)
-
-    def _add_parts(self, add: Callable[[slice, Any], None], n: int, out: Any) -> None:
-        """Let each part of n members add to weights of its own, the first to `out`; sum them up."""
-        per_weight = self.n_stored / max(out.size, 1)
-
-        def part(part: slice) -> Any:
-            W = out if part.start == 0 else np.zeros_like(out)
-            add(part, W)
-            return W
-
-        self.sum(part, n, max(min(PARTS, int(per_weight / ENTRIES_PER_WEIGHT)), 1))
-
-
-def _added(total: Any, made: Any) -> Any:
+def plus(total: Any, made: Any) -> Any:
+    """Add to a total, in place if there is one."""
     if total is None:
         return made
     total += made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -12,17 +11,35 @@ from ..kernels.loss import bounds
 from ..kernels.multiclass import signed_duals
 from ..kernels.newton import implied_dual, slope
 from ..kernels.newton_multiclass import (
+    add_curvature,
+    curvature_diagonal,
     curvature_factors,
-    curvature_product,
     implied_dual_multiclass,
     less_own,
     slope_multiclass,
 )
 from ..problems.binary import BinaryProblem
 from ..problems.multiclass import MulticlassProblem
-from ..rows.passes import LIGHT_ROWS
+from ..rows.dense import DensePasses
+from .slacks import Slacks
 
-__all__ = ["Slacks", "slacks_of"]
+__all__ = [
+    "DIRECT_WEIGHTS",
+    "SAMPLE",
+    "has_blocks",
+    "shares_passes",
+    "slacks_of",
+]
+
+# Up to this many weights a Newton step builds the Hessian and factorises it; above it takes
+# conjugate gradients.
+DIRECT_WEIGHTS = 2000
+
+# Rows per weight, about, that are enough to precondition with.
+SAMPLE = 3
+
+# Rows that a part of a Hessian product has at least.
+CURVED_ROWS = 500
 
 
 def slacks_of(
@@ -35,109 +52,17 @@ def slacks_of(
     return _Multiclass(problem, w, alpha, stop)
 
 
-class Slacks(ABC):
-    """The slacks of rows, their anchor, and the dual point b that they imply.
+def has_blocks(problem: Any) -> bool:
+    """Tell whether the Hessian has blocks of single classes that are small enough to factorise."""
+    return isinstance(problem, MulticlassProblem) and problem.passes.n_weights <= DIRECT_WEIGHTS
 
-    What depends on the formulation is in the subclasses. All they do with the rows are passes.
-    Sums over the rows are what methods return, so that rows may be in several places.
+
+def shares_passes(passes: Any) -> bool:
+    """Tell whether Newton steps of several binary problems gain by passes over the same rows.
+
+    Dense rows respond to the weights of ten classes in three times the time for one.
     """
-
-    rho = 0.0
-
-    def __init__(self, problem: Any, w: Any, alpha: Any, stop: Callable[[], bool]) -> None:
-        self.stop = stop
-        self.visit(problem)
-        self.members = problem.candidates
-        self.cost = problem.cost[self.members]
-        self.anchor = problem.duals_of(alpha, self.members)
-        self.slack = np.array(self.first_slack())
-        self.along = np.zeros_like(self.slack)  # by how much slacks change in a whole step
-        self.passes.scan(self.members, w, self._start, 0)
-        self.u, self.b = np.empty_like(self.slack), np.empty_like(self.slack)
-        self.light = max(LIGHT_ROWS // max(self.slack.shape[1:], default=1), 1)
-
-    def visit(self, problem: Any) -> None:
-        """Take the rows, as a problem."""
-        self.problem, self.passes = problem, problem.passes
-
-    def leave(self) -> None:
-        """Let go of the rows until they are needed again."""
-        self.problem = self.passes = None
-
-    @abstractmethod
-    def first_slack(self) -> Any:
-        """Return the slacks of w = 0."""
-
-    @abstractmethod
-    def change(self, part: slice, scores: Any) -> Any:
-        """Return by how much the slacks of a part change where its responses are `scores`."""
-
-    @abstractmethod
-    def implied_dual(self, part: slice) -> tuple[float, float]:
-        """Fill in a part of u and b; return the losses and their excess over what b proves."""
-
-    @abstractmethod
-    def signed_b(self, part: slice) -> Any:
-        """Return by how much of each row the weights of b are made up."""
-
-    @abstractmethod
-    def slope_of(self, part: slice, t: float) -> tuple[float, float]:
-        """Return the part of a part in `slope`."""
-
-    @abstractmethod
-    def hessian(self) -> Any:
-        """Return the Hessian without its identity; None if told to stop."""
-
-    @abstractmethod
-    def product(self, v: Any) -> Any:
-        """Return the product of the Hessian, without its identity, with v."""
-
-    def measure(self, rho: float, step: float, settled: bool) -> tuple[Any, Any]:
-        """Take a step, then compute b; return its weights, the losses, and what b fails to prove.
-
-        If settled, b has become the anchor before that.
-        """
-        if settled:
-            self.anchor = self.b.copy()
-        self.rho = rho
-        sums: dict[int, Any] = {}  # by first row: they are added up in order, whoever made them
-
-        def signed_b(part: slice) -> Any:
-            if step:
-                self.along[part] *= step
-                self.slack[part] += self.along[part]
-            sums[part.start] = self.implied_dual(part)
-            return self.signed_b(part)
-
-        weights = self.problem.zero_weights()
-        self.passes.add_weighted(self.members, signed_b, weights)
-        return weights, np.array([sums[first] for first in sorted(sums)]).reshape(-1, 2).sum(axis=0)
-
-    def _start(self, part: slice, scores: Any, totals: Any) -> None:
-        self.slack[part] += self.change(part, scores)
-
-    def aim(self, p: Any, t: float) -> Any:
-        """Let p be a whole step; return `slope`."""
-
-        def look(part: slice, scores: Any, totals: Any) -> None:
-            self.along[part] = self.change(part, scores)
-            totals += self.slope_of(part, t)
-
-        return self.passes.scan(self.members, p, look, 2)
-
-    def slope(self, t: float) -> Any:
-        """Return ``sum_i b_i q_i`` where slacks have changed by t q, and its derivative in t."""
-        return self._sum(lambda part: self.slope_of(part, t))
-
-    def duals(self) -> Any:
-        """Return b as dual variables of the problem."""
-        return self.problem.alpha_of(self.members, self.b)
-
-    def _sum(self, function: Callable[[slice], tuple[float, float]]) -> Any:
-        """Return the sums of what `function` returns for the parts of the rows."""
-        return self.passes.sum(
-            lambda part: np.array(function(part)), len(self.members), part_rows=self.light
-        )
+    return isinstance(passes, DensePasses) and passes.n_weights <= DIRECT_WEIGHTS
 
 
 class _Binary(Slacks):
@@ -194,14 +119,16 @@ class _Binary(Slacks):
         came, went = changed[came], changed[~came]
         self.summed[came], self.summed[went] = True, False
         if self.gram is not None and len(changed) < np.count_nonzero(self.summed):
-            self._add_gram(came, 1.0)
-            self._add_gram(went, -1.0)
+            added, taken = self.passes.workers.map(self._gram_of, (came, went))
         else:
             n_weights = self.passes.n_weights
             self.gram = np.zeros((n_weights, n_weights))
-            self._add_gram(np.flatnonzero(self.summed), 1.0)
-        if self.gram is None:
+            added, taken = self._gram_of(np.flatnonzero(self.summed)), 0.0
+        if added is None or taken is None:
+            self.gram = None
             return None
+        self.gram += added
+        self.gram -= taken
         hessian = self.gram / (self.rho if self.rho > 0.0 else 1.0)
         if not self.keep_gram:
             self.gram = None
@@ -211,11 +138,11 @@ class _Binary(Slacks):
         """Return which rows of a part have become free since the Gram matrix, or are no more."""
         return part.start + np.flatnonzero((self.scale[part] != 0.0) != self.summed[part])
 
-    def _add_gram(self, rows: Any, sign: float) -> None:
-        """Add rows to the Gram matrix or take them away; there is none if told to stop."""
-        if self.gram is not None and len(rows):
-            gram = self.passes.gram(self.members[rows], self.base[rows], self.stop)
-            self.gram = None if gram is None else self.gram + sign * gram
+    def _gram_of(self, rows: Any) -> Any:
+        """Return the Gram matrix of some rows; None if told to stop."""
+        if not len(rows):
+            return 0.0
+        return self.passes.gram(self.members[rows], self.base[rows], self.stop)
 
     def product(self, v: Any) -> Any:
         free = np.flatnonzero(self.scale)
@@ -232,6 +159,9 @@ class _Multiclass(Slacks):
         self.joint, self.n_classes = problem.joint, problem.n_classes
         self.y = problem.y[problem.candidates]
         super().__init__(problem, w, alpha, stop)
+        self.free = np.empty(self.slack.shape, bool)  # which dual variables move with their slacks
+        self.bound = np.empty(len(self.y), bool)  # whether their sum does not
+        self.curved: Any = None  # rows with any that are free, if they are known
 
     def first_slack(self) -> Any:
         return (np.arange(self.n_classes) != self.y[:, None]).astype(np.float64)
@@ -239,6 +169,10 @@ class _Multiclass(Slacks):
     def change(self, part: slice, scores: Any) -> Any:
         less_own(scores, self.y[part])
         return scores
+
+    def begin_measure(self, rho: float, step: float, settled: bool) -> None:
+        self.curved = None
+        super().begin_measure(rho, step, settled)
 
     def implied_dual(self, part: slice) -> tuple[float, float]:
         return implied_dual_multiclass(
@@ -250,6 +184,8 @@ class _Multiclass(Slacks):
             rho=self.rho,
             u=self.u[part],
             b=self.b[part],
+            free=self.free[part],
+            bound=self.bound[part],
         )
 
     def signed_b(self, part: slice) -> Any:
@@ -269,42 +205,72 @@ class _Multiclass(Slacks):
             v=np.empty(self.n_classes),
         )
 
+    def _curved(self) -> Any:
+        """Return the rows with free dual variables, their classes, and what `free` tells of them.
+
+        A single one whose sum is at its bound does not move.
+        """
+        if self.curved is None:
+            rows = np.concatenate(self.passes.each(self._curved_of, len(self.y), self.light))
+            self.curved = rows, self.y[rows], self.free[rows], self.bound[rows]
+        return self.curved
+
+    def _curved_of(self, part: slice) -> Any:
+        numbers = np.count_nonzero(self.free[part], axis=1)
+        return part.start + np.flatnonzero(numbers > self.bound[part])
+
     def hessian(self) -> Any:
         k = self.n_classes
+        rows, y, free, bound = self._curved()
 
         def factors(some: slice) -> tuple[Any, Any, Any]:
             n = some.stop - some.start
             counts, classes = np.empty(n, np.int64), np.empty((n, k), np.int64)
             M = np.empty((n, k, k))
-            curvature_factors(
-                y=self.y[some],
-                cost=self.cost[some],
-                joint=self.joint,
-                rho=self.rho,
-                u=self.u[some],
-                counts=counts,
-                classes=classes,
-                M=M,
-            )
+            curvature_factors(y[some], free[some], bound[some], self.rho, counts, classes, M)
             return counts, classes, M
 
-        return self.passes.gram_many(self.members, factors, k, self.stop)
+        return self.passes.gram_many(self.members[rows], factors, k, self.stop)
 
     def product(self, v: Any) -> Any:
-        def change(some: slice, scores: Any) -> Any:
-            changed = np.empty_like(scores)
-            curvature_product(
-                scores=scores,
-                y=self.y[some],
-                cost=self.cost[some],
-                joint=self.joint,
+        rows, y, free, bound = self._curved()
+        members, k, narrow = self.members[rows], self.n_classes, self.passes.rows.data.dtype
+        V = v.astype(narrow, order=self.passes.order)  # the direction need not be exact
+
+        def add(part: slice, W: Any) -> None:
+            add_curvature(
+                rows=self.passes.rows,
+                members=members[part],
+                y=y[part],
+                free=free[part],
+                bound=bound[part],
                 rho=self.rho,
-                u=self.u[some],
-                classes=np.empty(self.n_classes, np.int64),
-                out=changed,
+                V=V,
+                out=W,
+                classes=np.empty(k, np.int64),
+                scratch=np.empty((2, k)),
             )
-            return changed
 
         out = self.problem.zero_weights()
-        self.passes.add_product(self.members, v, change, out)
+        self.passes.add_parts(add, len(members), out, CURVED_ROWS)
         return out
+
+    def class_blocks(self, finish: Callable[[Any], Any]) -> list[Any] | None:
+        """Return what `finish` makes of the Hessian's blocks of one class each, or about these.
+
+        They are without their identity. Of many rows some stand for all: the blocks are to
+        precondition with. None if told to stop.
+        """
+        rows, y, free, bound = self._curved()
+        diagonal = np.empty(free.shape)
+        curvature_diagonal(y, free, bound, self.rho, diagonal)
+
+        def block(m: int) -> Any:
+            own = np.flatnonzero(diagonal[:, m])
+            every = max(len(own) // (SAMPLE * self.passes.n_weights), 1)
+            own = own[::every]
+            gram = self.passes.gram(self.members[rows[own]], every * diagonal[own, m], self.stop)
+            return None if gram is None else finish(gram)
+
+        blocks = self.passes.workers.map(block, range(self.n_classes))
+        return None if self.stop() else blocks

@@ -18,9 +18,10 @@ import numpy as np
 
 from .._random import random_state
 from ..problems.multiclass import MulticlassProblem
-from .iterates import Slacks, slacks_of
+from .iterates import slacks_of
 from .run import Run
 from .schedules import SCHEDULES
+from .slacks import Slacks
 
 __all__ = [
     "Part",
@@ -91,7 +92,7 @@ class Part:
         return None, None
 
     def newton(self, problem: Any, *weights: Any, do: str, **how: Any) -> Answer:
-        """Let the slacks answer; see `dualsweep.solvers.iterates.Slacks`."""
+        """Let the slacks answer; see `dualsweep.solvers.slacks.Slacks`."""
         if self.slacks is None:  # a part that was lost; the answer does not count
             self.begin(problem, problem.zero_weights())
         assert self.slacks is not None
@@ -303,7 +304,7 @@ class PartLostError(Exception):
 
 
 class RemoteSlacks:
-    """The slacks of all parts; see `dualsweep.solvers.iterates.Slacks`.
+    """The slacks of all parts; see `dualsweep.solvers.slacks.Slacks`.
 
     Methods raise PartLostError if a part is not what it was.
 

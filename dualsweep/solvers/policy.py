@@ -6,25 +6,24 @@ read in sequence takes about a nanosecond.
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from ..problems.binary import BinaryProblem
 from ..problems.multiclass import MulticlassProblem
 from ..problems.result import Result
+from .iterates import DIRECT_WEIGHTS, SAMPLE, has_blocks
 from .parts import PartsProblem
 from .run import Problem
 
-__all__ = ["DIRECT_WEIGHTS", "SOLVERS", "Policy", "newton_cost", "sweeps_left"]
+__all__ = ["SOLVERS", "Policy", "newton_cost", "sweeps_left"]
 
 SOLVERS = {
     "auto": "the one after the other, where that is expected to be cheaper",
     "sweep": "coordinate descent",
     "newton": "a second-order method",
 }
-
-# Up to this many weights a Newton step builds the Hessian and factorises it; above it takes
-# conjugate gradients, whose number cannot be foreseen.
-DIRECT_WEIGHTS = 2000
 
 # Newton steps that cost less than so many entries, some milliseconds, or less than so many sweeps
 # need no sweeps first; less than so many if the problem is stiff, C |x|^2 being at least STIFF on
@@ -34,14 +33,20 @@ DIRECT_WEIGHTS = 2000
 AT_ONCE, AT_ONCE_SWEEPS = 5e6, 10.0
 STIFF, ROWS_PER_WEIGHT, AT_ONCE_STIFF = 2.0, 1000.0, 25.0
 
-# What a sweep costs: before it has visited a row and per row; with many classes, per block step and
-# per entry and class. (Per entry: see `Passes`.)
-SWEEP_CALL, SWEEP_ROW = 10_000.0, 100.0
-SWEEP_BLOCK, SWEEP_CLASS = 250.0, 0.25
+# What a sweep costs: before it has visited a row, per row, and per block step of many classes. (Per
+# entry: see `Passes`.)
+SWEEP_CALL, SWEEP_ROW, SWEEP_BLOCK = 10_000.0, 100.0, 250.0
+
+# Newton steps with blocks of classes need so many rows per weight of a class. Fewer can be
+# separated at large C, where sweeps with momentum are soon done, and the steps hundreds: usps,
+# Crammer-Singer, 28 rows per weight, at C = 1, 10 and 100: 2.7, 9 and over 25 s instead of 0.9, 2.5
+# and 2.3.
+BLOCKS_ROWS_PER_WEIGHT = 50.0
 
 # Sweeps that have to be done to judge their rate, and as a part of what Newton is worth, unless
-# they are known to be slow. (mnist dense, C = 10: 13 sweeps less of each class.)
-FIRST_LOOK, FIRST_PART, VERY_STIFF = 3.0, 1 / 8, 300.0
+# they are known to be slow. (mnist dense, C = 10: 13 sweeps less of each class.) Those of many
+# classes are slow sooner.
+FIRST_LOOK, FIRST_PART, VERY_STIFF, VERY_STIFF_MULTICLASS = 3.0, 1 / 8, 300.0, 50.0
 
 # From a solution for another C, sweeps are not tried again if that took more than this part of
 # those that Newton steps are thought to be worth: they become slower with C, and Newton from a seed
@@ -110,7 +115,7 @@ class Policy:
         self.times = 0  # that momentum was taken up
         if isinstance(problem, PartsProblem):
             self.newton_allowed = solver != "sweep"
-            n_weights = int(np.prod(problem.weights_shape))
+            n_weights = prod(problem.weights_shape)
             self.sweeps_worth = ROUNDS_SMOOTH if problem.smooth else ROUNDS_KINKED
             if n_weights <= DIRECT_WEIGHTS:
                 self.sweeps_worth = ROUNDS_DIRECT
@@ -121,8 +126,8 @@ class Policy:
         cost = newton_cost(problem)
         self.newton_allowed = solver == "newton" or (solver == "auto" and np.isfinite(cost))
         self.sweeps_worth = cost / _sweep_cost(problem)  # Newton steps
-        stiffness = _stiffness(problem)
-        many_rows = problem.n_rows >= ROWS_PER_WEIGHT * np.prod(problem.weights_shape)
+        stiffness = _stiffness(problem) if np.isfinite(cost) else 0.0  # it is about Newton steps
+        many_rows = problem.n_rows >= ROWS_PER_WEIGHT * prod(problem.weights_shape)
         few = AT_ONCE_STIFF if stiffness >= STIFF and many_rows else AT_ONCE_SWEEPS
         at_once = cost <= AT_ONCE or self.sweeps_worth <= few
         if before is not None:
@@ -130,7 +135,8 @@ class Policy:
             at_once = at_once or before.n_newton > 0 or again
         self.newton_first = solver == "newton" or (self.newton_allowed and at_once)
         self.first_look = FIRST_LOOK
-        if stiffness < VERY_STIFF:
+        multiclass = isinstance(problem, MulticlassProblem)
+        if stiffness < (VERY_STIFF_MULTICLASS if multiclass else VERY_STIFF):
             self.first_look = max(FIRST_LOOK, FIRST_PART * self.sweeps_worth)
 
     def observe(self, relative_gap: float) -> None:
@@ -213,7 +219,10 @@ def newton_cost(problem: Problem) -> float:
     Steps and their costs are those of a9a, w8a, ijcnn1, covtype and mnist at C = 1 and 100, within
     a factor of two or three, and of letter.
     """
-    d = int(np.prod(problem.weights_shape))
+    d = prod(problem.weights_shape)
+    if isinstance(problem, MulticlassProblem) and d > DIRECT_WEIGHTS and has_blocks(problem):
+        many_rows = problem.n_rows >= BLOCKS_ROWS_PER_WEIGHT * problem.passes.n_weights
+        return _blocks_cost(problem) if many_rows else np.inf
     if d > DIRECT_WEIGHTS or not isinstance(problem, BinaryProblem | MulticlassProblem):
         return np.inf
     stored, n = problem.passes.n_stored, problem.n_rows
@@ -222,7 +231,8 @@ def newton_cost(problem: Problem) -> float:
     if isinstance(problem, BinaryProblem):
         steps, free = (10, 0.5) if problem.loss.diag > 0 else (35, 0.08)  # part of the rows in J
         pairs *= free * problem.passes.pair_time
-        return steps * (3 * stored + pairs + factor + 40 * n + 30_000)
+        passes = problem.passes.newton_time * stored
+        return steps * (passes + pairs + factor + 40 * n + 30_000)
     classes = problem.n_classes
     steps = 40 if problem.joint else 20
     # As many pairs of classes as there are classes, the free ones of a row being few.
@@ -230,11 +240,25 @@ def newton_cost(problem: Problem) -> float:
     return steps * (stored * classes + pairs + factor + 20 * n * classes + 30_000)
 
 
+def _blocks_cost(problem: MulticlassProblem) -> float:
+    """Return what Newton steps with conjugate gradients cost that blocks of classes precondition.
+
+    Those of mnist at C = 1. They are passes and little else, so that threads can share them, which
+    a sweep can not: half of them are counted.
+    """
+    passes, classes = problem.passes, problem.n_classes
+    d = passes.n_weights
+    pairs = 0.5 * SAMPLE * d * passes.per_row**2 * passes.pair_time
+    blocks = classes * (pairs + d**3 / 3 / 10)
+    step = 0.4 * passes.n_stored * classes + blocks / 2 + 20 * problem.n_rows * classes
+    return 0.5 * 45 * step
+
+
 def _sweep_cost(problem: Problem) -> float:
     if isinstance(problem, BinaryProblem):
         sweep = problem.passes.entry_time * problem.passes.n_stored + SWEEP_ROW * problem.n_rows
     elif isinstance(problem, MulticlassProblem):
-        sweep = SWEEP_CLASS * problem.n_classes * problem.passes.n_stored
+        sweep = problem.passes.class_time * problem.n_classes * problem.passes.n_stored
         sweep += SWEEP_BLOCK * problem.n_rows
     else:
         sweep = 0.0  # of blocks there is nothing to compare it with

@@ -11,15 +11,16 @@ import numpy as np
 from ..problems.free import FreeProblem
 from ..problems.result import Known, Progress, Result
 from .blocks import BlockProblem, BlockSweeper, Saving
+from .iterates import DIRECT_WEIGHTS
 from .multipliers import PartsSweeper
 from .newton import newton
 from .parts import PartsProblem
-from .policy import DIRECT_WEIGHTS, Policy
+from .policy import Policy
 from .run import Estimate, Problem, Run
 from .schedules import SCHEDULES
 from .sweeps import MemorySweeper, Sweeper, sweeps
 
-__all__ = ["Start", "solve"]
+__all__ = ["Begun", "Start", "begin", "solve"]
 
 # Of a free intercept, sweeps around one centre after the other: how many at most, which part of tol
 # the first of them are to prove, and those that follow of what the one before was; how far the next
@@ -40,7 +41,27 @@ class Start(NamedTuple):
     before: Result | None = None
 
 
-def solve(
+class Begun(NamedTuple):
+    """A run up to its Newton steps, whether it comes to any, and what is to be done after them."""
+
+    run: Run
+    wants_newton: bool
+    finish: Callable[[], Result]
+
+
+def solve(problem: Problem, **options: Any) -> Result:
+    """Minimise the dual until the relative duality gap is proven to be at most `tol`.
+
+    See `begin` for the parameters and what is raised. Facts only are returned: whether it converged
+    is for the caller to judge.
+    """
+    begun = begin(problem, **options)
+    if begun.wants_newton:
+        newton(begun.run)
+    return begun.finish()
+
+
+def begin(
     problem: Problem,
     *,
     solver: str = "auto",
@@ -53,8 +74,10 @@ def solve(
     stop: Callable[[], bool] = lambda: False,
     watch: Callable[[Progress], bool] = lambda progress: False,
     saving: Saving | None = None,
-) -> Result:
-    """Minimise the dual until the relative duality gap is proven to be at most `tol`.
+) -> Begun:
+    """Minimise the dual until `tol` is proven, or Newton steps are to be taken.
+
+    Those are the caller's to take: several problems can do that together; see `newton`.
 
     Parameters
     ----------
@@ -86,8 +109,8 @@ def solve(
 
     Returns
     -------
-    Result
-        Facts only: whether it converged is for the caller to judge.
+    Begun
+        What has been reached, and how to go on.
 
     Raises
     ------
@@ -105,7 +128,7 @@ def solve(
         watch=watch,
     )
     if isinstance(problem, FreeProblem):
-        return _solve_free(run, solver, schedule, seed)
+        return _begin_free(run, solver, schedule, seed)
     in_memory = not isinstance(problem, BlockProblem | PartsProblem)
     policy = Policy(
         problem,
@@ -121,35 +144,39 @@ def solve(
             return PartsSweeper(run)
         return (MemorySweeper if in_memory else BlockSweeper)(run, schedule, seed)
 
-    sweeper = new_sweeper()
+    sweeper = None if policy.newton_first else new_sweeper()
     if saving is not None:
         assert isinstance(sweeper, BlockSweeper)
         sweeper.keep(run, saving)
     if max_time <= 0.0 or stop():  # there is a model already, w = 0 or where it starts
+        return Begun(run, False, run.result)
+
+    if sweeper is not None:
+        sweeps(run, sweeper, policy)
+
+    def finish() -> Result:
+        if not run.over:  # Newton steps got stuck, or sweeps proved all rows but not the gap
+            policy.start_over()
+            run.estimate = Estimate(run.gap, run.dual)
+            sweeps(run, new_sweeper(), policy)
         return run.result()
 
-    if not policy.newton_first:
-        sweeps(run, sweeper, policy)
-    if not run.over and policy.newton_allowed:
-        newton(run)
-    if not run.over:  # Newton steps got stuck, or sweeps proved all rows but not the gap
-        policy.start_over()
-        run.estimate = Estimate(run.gap, run.dual)
-        sweeps(run, new_sweeper(), policy)
-    return run.result()
+    return Begun(run, not run.over and policy.newton_allowed, finish)
 
 
-def _solve_free(run: Run, solver: str, schedule: str, seed: tuple[int, ...]) -> Result:
-    """Solve a problem whose intercept is not penalised."""
+def _begin_free(run: Run, solver: str, schedule: str, seed: tuple[int, ...]) -> Begun:
+    """Begin a problem whose intercept is not penalised."""
     if not run.alpha.any():
         run.check()  # with the best intercept, and no weights
     few = run.w.size <= DIRECT_WEIGHTS
     first = solver == "newton" or (solver == "auto" and few)
-    if first and not (run.over or run.poll()):
-        newton(run)
-    if not (run.over or run.poll()):  # or Newton steps got stuck
-        _sweep_around_centres(run, schedule, seed)
-    return run.result()
+
+    def finish() -> Result:
+        if not (run.over or run.poll()):  # or Newton steps got stuck
+            _sweep_around_centres(run, schedule, seed)
+        return run.result()
+
+    return Begun(run, first and not (run.over or run.poll()), finish)
 
 
 def _sweep_around_centres(run: Run, schedule: str, seed: tuple[int, ...]) -> None:

@@ -181,7 +181,7 @@ class _InBlocks(Formulation):
     def block_start(self, p: int, b: int, dual_coef: Any) -> Any:
         """Return those of block b."""
 
-    def start_from(self, p: int, before: Any) -> Start:
+    def start_from(self, p: int, problem: Any, before: Any) -> Start:
         """Return where to start from the model for another C: near the best multiple of it.
 
         As in `dualsweep.solvers.path`, going by what is known without reading a row. At the

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..problems.result import ESTIMATES_DTYPE, Progress, Result
-from ..solvers.solve import Start, solve
+from ..solvers.newton import newton
+from ..solvers.solve import Begun, Start, begin
 from .context import Context
 from .device import DeviceFormulation
 from .formulations import Formulation
@@ -105,7 +106,10 @@ def train(
         estimates.append((p, progress.time, progress.epoch, progress.relative_gap))
         return context.epoch(p, progress)
 
-    def solve_one(p: int) -> Result:
+    # With a limit on time each problem has its share, which it would wait for others in.
+    together = formulation.newton_together if seconds == np.inf else 1
+
+    def solve_one(p: int) -> Any:
         context.watcher.start(p)
         now = perf_counter()
         share = now + (deadline - now) / -(-(n - p) // at_once)
@@ -122,10 +126,10 @@ def train(
             saving = saving._replace(resumed=resumed)
         problem, start = formulation.problem(p), Start()
         if before is not None:
-            start = formulation.start_from(p, before)
+            start = formulation.start_from(p, problem, before)
         elif duals is not None:
             start = Start(formulation.start(p, duals))
-        result = solve(
+        begun = begin(
             problem,
             solver=settings.solver,
             schedule=settings.schedule,
@@ -138,23 +142,39 @@ def train(
             watch=watch,
             saving=saving,
         )
+        if begun.wants_newton:
+            if together > 1:
+                return begun
+            newton(begun.run)
+        return finish(p, begun)
+
+    def finish(p: int, begun: Begun) -> Result:
+        result = begun.finish()
         context.end(p, result)
-        logger.info(
-            "%s: relative gap %.1e after %d epochs, %d of them Newton steps, and %.2f s",
-            formulation.names[p],
-            result.relative_gap,
-            result.n_iter,
-            result.n_newton,
-            result.history["time"][-1],
-        )
+        if logger.isEnabledFor(logging.INFO):
+            logger.info(
+                "%s: relative gap %.1e after %d epochs, %d of them Newton steps, and %.2f s",
+                formulation.names[p],
+                result.relative_gap,
+                result.n_iter,
+                result.n_newton,
+                result.history["time"][-1],
+            )
         return formulation.finished(p, result)
 
+    results: list[Any]
     if isinstance(formulation, DeviceFormulation):
         duals = duals if before is None else before.dual_coef
         results = formulation.solve(settings, context, seconds, duals, observe)
     else:
-        solve_all = context.workers.map if at_once > 1 else map
-        results = list(solve_all(solve_one, range(n)))
+        parallel = context.workers.map if at_once > 1 else map
+        results = list(parallel(solve_one, range(n)))
+        going = {p: begun for p, begun in enumerate(results) if isinstance(begun, Begun)}
+        runs = [begun.run for begun in going.values()]
+        for first in range(0, len(runs), together):
+            newton(*runs[first : first + together])
+        for p, result in zip(going, parallel(lambda p: finish(p, going[p]), going), strict=True):
+            results[p] = result
     context.watcher.finish()
     return _fitted(formulation, results, estimates)
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from ..kernels.binary import copy_nonzero, count_support, fill_labels, fill_support
 from ..kernels.loss import Loss, bounds, sum_losses
 from ..problems.binary import BinaryProblem
 from ..problems.free import FreeProblem
@@ -21,6 +23,7 @@ from ..problems.losses import LOSSES
 from ..problems.multiclass import MulticlassProblem
 from ..problems.result import Result
 from ..rows.passes import Passes
+from ..solvers.iterates import shares_passes
 from ..solvers.path import start_from
 from ..solvers.solve import Start
 from .settings import Settings
@@ -35,6 +38,10 @@ __all__ = [
     "near",
     "signed",
 ]
+
+
+# Problems whose Newton steps are taken together, at most: more gain little.
+MOST_TOGETHER = 16
 
 
 class Formulation(ABC):
@@ -52,6 +59,7 @@ class Formulation(ABC):
 
     names: list[str]  # of the problems
     side_by_side = True  # whether several problems may be solved at once
+    newton_together = 1  # how many problems take Newton steps together
 
     def __init__(self, classes: Any, n_rows: int, bias: float) -> None:
         self.classes, self.n_rows, self.bias = classes, n_rows, bias
@@ -74,9 +82,9 @@ class Formulation(ABC):
         """Return feasible dual variables near those of another model."""
         raise NotImplementedError
 
-    def start_from(self, p: int, before: Any) -> Start:
-        """Return where to start from the model of the same data for another C."""
-        return start_from(self.problem(p), before.formulation.problem(p), before.results[p])
+    def start_from(self, p: int, problem: Any, before: Any) -> Start:
+        """Return where to start the p-th problem from the model of the same data for another C."""
+        return start_from(problem, before.formulation.problem(p), before.results[p])
 
     def saving(self, p: int) -> Any:
         """Return how the state of the p-th problem is kept: not at all."""
@@ -105,6 +113,8 @@ class Formulation(ABC):
 
     def support(self, dual_coef: Any) -> Any:
         """Return the rows with a nonzero dual variable."""
+        if dual_coef.shape[0] == 1 and dual_coef.has_sorted_indices:
+            return dual_coef.indices.astype(np.int64)
         return np.flatnonzero(np.bincount(dual_coef.indices))
 
     @abstractmethod
@@ -126,7 +136,9 @@ class PerClass(Formulation):
 
     def labels(self, p: int, codes: Any) -> Any:
         """Return which rows are of the class of the p-th problem: 1 or -1, from class codes."""
-        return np.where(codes == self.positives[p], 1.0, -1.0)
+        y = np.empty(len(codes))
+        fill_labels(codes, self.positives[p], y)
+        return y
 
     def coef(self, ws: tuple[Any, ...]) -> tuple[Any, Any]:
         """Return the model's rows of coefficients, and the weights of the bias.
@@ -140,8 +152,7 @@ class PerClass(Formulation):
             return w[None, :-1], w[-1:]
         coef = np.zeros((len(ws), len(ws[0]) - 1))
         for row, w in zip(coef, ws, strict=True):
-            if w[:-1].any():
-                row[:] = w[:-1]
+            copy_nonzero(w[:-1], row)
         return coef, np.array([w[-1] for w in ws], dtype=np.float64)
 
     def problem_weights(self, p: int, weights: Any) -> Any:
@@ -197,11 +208,28 @@ class OneVersusRest(PerClass):
         super().__init__(classes, len(codes), bias, loss, free)
         self.passes, self.sqnorm = passes, sqnorm
         self.codes, self.cost = codes, cost
+        # What the problems have in common is found out once.
+        self.common = self.kind(passes, sqnorm, None, cost, self.loss)
+
+    @property
+    def newton_together(self) -> int:  # type: ignore[override]
+        """How many problems take Newton steps together, in about the memory that X takes.
+
+        Besides its Hessian, a problem has some ten numbers per row.
+        """
+        if self.kind is not BinaryProblem or not shares_passes(self.passes):
+            return 1
+        numbers = self.passes.n_weights**2 + 10 * self.n_rows
+        return max(min(self.passes.rows.data.nbytes // (8 * numbers), MOST_TOGETHER), 1)
 
     def problem(self, p: int) -> BinaryProblem:
         """Return the p-th problem."""
-        y = self.labels(p, self.codes)
-        return self.kind(self.passes, self.sqnorm, y, self.cost, self.loss)
+        rest = self.cost, self.loss, 1.0, self.common.candidates
+        return self.kind(self.passes, self.sqnorm, self.labels(p, self.codes), *rest)
+
+    def start_from(self, p: int, problem: Any, before: Any) -> Start:
+        """Return where to start the p-th problem from the model of the same data for another C."""
+        return start_from(problem, before.formulation.common, before.results[p])
 
     def start(self, p: int, dual_coef: Any) -> Any:
         """Return feasible dual variables near those of another model."""
@@ -214,7 +242,9 @@ class OneVersusRest(PerClass):
 
         Without an intercept they get the mean of the others' weights.
         """
-        used = np.flatnonzero(self.cost > 0)
+        if not self.not_begun(results):
+            return
+        used = self.common.candidates
         costs = np.bincount(self.codes[used], self.cost[used], minlength=len(self.classes))
         self.fill_in(results, costs)
         idle = self.not_begun(results)
@@ -227,14 +257,13 @@ class OneVersusRest(PerClass):
 
     def dual_coef(self, results: list[Result]) -> Any:
         """Return the model's signed dual variables."""
-        support = [np.flatnonzero(result.alpha) for result in results]
-        values = [
-            np.where(self.codes[i] == k, result.alpha[i], -result.alpha[i])
-            for k, i, result in zip(self.positives, support, results, strict=True)
-        ]
-        starts = np.cumsum([0, *map(len, support)])
-        shape = (len(support), self.n_rows)
-        return sp.csr_array((np.concatenate(values), np.concatenate(support), starts), shape=shape)
+        starts = np.cumsum([0, *(count_support(result.alpha) for result in results)])
+        rows, values = np.empty(starts[-1], np.int64), np.empty(starts[-1])
+        for k, result, (start, stop) in zip(
+            self.positives, results, pairwise(starts.tolist()), strict=True
+        ):
+            fill_support(result.alpha, self.codes, k, rows[start:stop], values[start:stop])
+        return sp.csr_array((values, rows, starts), shape=(len(results), self.n_rows))
 
 
 class Joint(Formulation):

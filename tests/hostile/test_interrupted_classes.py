@@ -155,7 +155,7 @@ def test_time_is_shared_but_not_spread_too_thin(monkeypatch):
     monkeypatch.setattr(fitting, "perf_counter", lambda: clock)
     limits, ends = [], []
 
-    def solve(problem, *, max_time, watch, **options):
+    def begin(problem, *, max_time, watch, **options):
         nonlocal clock
         limits.append(max_time)
         started = clock
@@ -164,10 +164,10 @@ def test_time_is_shared_but_not_spread_too_thin(monkeypatch):
             if watch(Progress(epoch, 0.9, 0, None)) or clock - started > max_time:
                 break
         ends.append(clock)
-        return real_solve(problem, max_iter=0)
+        return real_begin(problem, max_iter=0)
 
-    real_solve = fitting.solve
-    monkeypatch.setattr(fitting, "solve", solve)
+    real_begin = fitting.begin
+    monkeypatch.setattr(fitting, "begin", begin)
 
     def train(n_classes):
         y = np.arange(2 * n_classes) % n_classes

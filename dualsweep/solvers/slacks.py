@@ -1,0 +1,164 @@
+"""The slacks of rows and the dual point they imply, as Newton steps see them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..rows.passes import LIGHT_ROWS
+
+__all__ = ["Slacks", "aim_together", "measure_together"]
+
+
+class Slacks(ABC):
+    """The slacks of rows, their anchor, and the dual point b that they imply.
+
+    What depends on the formulation is in the subclasses. All they do with the rows are passes.
+    Sums over the rows are what methods return, so that rows may be in several places.
+    """
+
+    rho, step = 0.0, 0.0
+
+    def __init__(self, problem: Any, w: Any, alpha: Any, stop: Callable[[], bool]) -> None:
+        self.stop = stop
+        self.visit(problem)
+        self.members = problem.candidates
+        self.cost = problem.cost[self.members]
+        self.anchor = problem.duals_of(alpha, self.members)
+        self.slack = np.array(self.first_slack())
+        self.along = np.zeros_like(self.slack)  # by how much slacks change in a whole step
+        self.passes.scan(self.members, w, self._start, 0)
+        self.u, self.b = np.empty_like(self.slack), np.empty_like(self.slack)
+        self.light = max(LIGHT_ROWS // max(self.slack.shape[1:], default=1), 1)
+
+    def visit(self, problem: Any) -> None:
+        """Take the rows, as a problem."""
+        self.problem, self.passes = problem, problem.passes
+
+    def leave(self) -> None:
+        """Let go of the rows until they are needed again."""
+        self.problem = self.passes = None
+
+    @abstractmethod
+    def first_slack(self) -> Any:
+        """Return the slacks of w = 0."""
+
+    @abstractmethod
+    def change(self, part: slice, scores: Any) -> Any:
+        """Return by how much the slacks of a part change where its responses are `scores`."""
+
+    @abstractmethod
+    def implied_dual(self, part: slice) -> tuple[float, float]:
+        """Fill in a part of u and b; return the losses and their excess over what b proves."""
+
+    @abstractmethod
+    def signed_b(self, part: slice) -> Any:
+        """Return by how much of each row the weights of b are made up."""
+
+    @abstractmethod
+    def slope_of(self, part: slice, t: float) -> tuple[float, float]:
+        """Return the part of a part in `slope`."""
+
+    @abstractmethod
+    def hessian(self) -> Any:
+        """Return the Hessian without its identity; None if told to stop."""
+
+    @abstractmethod
+    def product(self, v: Any) -> Any:
+        """Return the product of the Hessian, without its identity, with v."""
+
+    def measure(self, rho: float, step: float, settled: bool) -> tuple[Any, Any]:
+        """Take a step, then compute b; return its weights, the losses, and what b fails to prove.
+
+        If settled, b has become the anchor before that.
+        """
+        self.begin_measure(rho, step, settled)
+        weights = self.problem.zero_weights()
+        self.passes.add_weighted(self.members, self.measured, weights)
+        return weights, self.end_measure()
+
+    def begin_measure(self, rho: float, step: float, settled: bool) -> None:
+        """Begin what `measure` does."""
+        if settled:
+            self.anchor = self.b.copy()
+        self.rho, self.step = rho, step
+        self.sums: dict[int, Any] = {}  # by first row: added up in order, whoever made them
+
+    def measured(self, part: slice) -> Any:
+        """Take the step of a part and compute its b; return `signed_b`."""
+        if self.step:
+            self.along[part] *= self.step
+            self.slack[part] += self.along[part]
+        self.sums[part.start] = self.implied_dual(part)
+        return self.signed_b(part)
+
+    def end_measure(self) -> Any:
+        """Return the losses, and what b fails to prove."""
+        sums = [self.sums[first] for first in sorted(self.sums)]
+        return np.array(sums).reshape(-1, 2).sum(axis=0)
+
+    def _start(self, part: slice, scores: Any, totals: Any) -> None:
+        self.slack[part] += self.change(part, scores)
+
+    def aim(self, p: Any, t: float) -> Any:
+        """Let p be a whole step; return `slope`."""
+
+        def look(part: slice, scores: Any, totals: Any) -> None:
+            self.aimed(part, scores, t, totals)
+
+        return self.passes.scan(self.members, p, look, 2)
+
+    def aimed(self, part: slice, scores: Any, t: float, totals: Any) -> None:
+        """Do what `aim` does for a part, from its responses to p."""
+        self.along[part] = self.change(part, scores)
+        totals += self.slope_of(part, t)
+
+    def slope(self, t: float) -> Any:
+        """Return ``sum_i b_i q_i`` where slacks have changed by t q, and its derivative in t."""
+        return self._sum(lambda part: self.slope_of(part, t))
+
+    def duals(self) -> Any:
+        """Return b as dual variables of the problem."""
+        return self.problem.alpha_of(self.members, self.b)
+
+    def _sum(self, function: Callable[[slice], tuple[float, float]]) -> Any:
+        """Return the sums of what `function` returns for the parts of the rows."""
+        return self.passes.sum(
+            lambda part: np.array(function(part)), len(self.members), part_rows=self.light
+        )
+
+
+def measure_together(slacks: list[Slacks], how: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
+    """Return what `Slacks.measure` does, of several problems in one pass.
+
+    What a problem does for itself, a thread does for all rows at once: in parts of them, for each
+    problem, most of the time would be Python's.
+    """
+    passes, members = slacks[0].passes, slacks[0].members
+    signed = np.empty((len(members), len(slacks)), order="F")
+
+    def measure(j: int) -> Any:
+        slacks[j].begin_measure(**how[j])
+        signed[:, j] = slacks[j].measured(slice(0, len(members)))
+        return slacks[j].end_measure()
+
+    sums = passes.workers.map(measure, range(len(slacks)))
+    weights = np.zeros((passes.n_weights, len(slacks)), order=passes.order)
+    passes.add_weighted(members, signed.__getitem__, weights)
+    return list(zip(weights.T, sums, strict=True))
+
+
+def aim_together(slacks: list[Slacks], directions: list[Any], t: float) -> list[Any]:
+    """Return what `Slacks.aim` does, of several problems in one pass."""
+    passes, members = slacks[0].passes, slacks[0].members
+    scores = passes.responses(members, np.stack(directions, axis=1))
+
+    def aim(j: int) -> Any:
+        totals = np.zeros(2)
+        slacks[j].aimed(slice(0, len(members)), scores[:, j], t, totals)
+        return totals
+
+    return passes.workers.map(aim, range(len(slacks)))
