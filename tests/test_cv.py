@@ -30,7 +30,8 @@ from sklearn.preprocessing import StandardScaler, scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dualsweep import LinearSVC, LinearSVCCV
-from dualsweep.estimators import _folds, searching
+from dualsweep._threads import Workers
+from dualsweep.estimators import _folds, _search, searching
 from dualsweep.estimators._folds import Fold, FoldBar
 from dualsweep.estimators._search import _settled, choose
 from dualsweep.training import Context, TrainingSet
@@ -143,10 +144,10 @@ def test_training_copies_nothing(monkeypatch, cancer):
 
     def spy(problem, **options):
         seen.append(problem)
-        return solve(problem, **options)
+        return begin(problem, **options)
 
-    solve = core.solve
-    monkeypatch.setattr(core, "solve", spy)
+    begin = core.begin
+    monkeypatch.setattr(core, "begin", spy)
     LinearSVCCV(Cs=3, patience=None, random_state=0).fit(X, y)
     assert len(seen) == 15 + 1
     for problem in seen:
@@ -347,6 +348,42 @@ def test_folds_advance_side_by_side(monkeypatch, stride, n_threads, seed):
     assert min(n_threads, 5) <= context.workers.most <= n_threads
     if n_threads == 1:
         assert {len(fold.trained) for fold in folds} == {4}
+
+
+def test_the_model_that_looks_best_is_made_ahead():
+    stopped, begun = [], Event()
+
+    def make(C, dropped):
+        begun.set()
+        while C == 1.0 and not dropped():
+            time.sleep(1e-3)
+        stopped.append((C, dropped()))
+        return f"model of {C}"
+
+    with Workers(2) as workers:
+        ahead = _search._Ahead(make, workers)
+        assert ahead.result(1.0) is None
+        ahead.aim(1.0)
+        assert begun.wait(10.0)
+        ahead.aim(2.0)
+        ahead.aim(2.0)
+        assert ahead.result(1.0) is None
+        assert ahead.result(2.0) == "model of 2.0"
+    assert stopped == [(1.0, True), (2.0, False)]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 16])
+@pytest.mark.parametrize("selection", ["best", "one_standard_error"])
+def test_a_model_made_ahead_is_that_of_a_fit(monkeypatch, cancer, selection, n_jobs):
+    monkeypatch.delattr(searching, "train")  # there is none to be made after the search
+    X, y = cancer
+    Cs = 2.0 ** np.arange(-12, 3)
+    options = {"selection": selection, "n_jobs": n_jobs, "random_state": 0}
+    model = LinearSVCCV(Cs=Cs, patience=None, **options).fit(X, y)
+    assert Cs[-1] > model.C_
+    fit = LinearSVC(C=model.C_, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.coef_, fit.coef_)
+    np.testing.assert_array_equal(model.dual_coef_.toarray(), fit.dual_coef_.toarray())
 
 
 def test_a_plateau_before_training_has_begun_does_not_stop_the_search():

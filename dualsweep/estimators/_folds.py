@@ -152,7 +152,7 @@ class _FoldWatcher(Watcher):
 
     def epoch(self, p: int, progress: Progress) -> bool:
         """Move the bar."""
-        if self.c == self.fold.tried:
+        if self.fold.bar.bars.shown and self.c == self.fold.tried:
             C, step = float(self.fold.Cs[self.c]), self.c + p * self.share
             self.fold.bar.show(C, progress, step, self.share)
         return False
@@ -181,13 +181,14 @@ def advance_folds(
     context: Context,
     halt: Event,
     enough: Callable[[int], bool] = lambda n: False,
+    idle: Callable[[int], None] = lambda n: None,
 ) -> int:
     """Advance all folds to their last C, or until `enough`; return how many C all of them tried.
 
     `enough` is told the number of values of C that all folds have tried, each number once; then
-    `halt` is set. The smallest C that can be tried are tried first, so many at once that no thread
-    waits; what is tried in excess is not counted, and the result does not depend on the number of
-    threads.
+    `halt` is set. `idle` is told that number whenever a thread has nothing to do. The smallest C
+    that can be tried are tried first, so many at once that no thread waits; what is tried in excess
+    is not counted, and the result does not depend on the number of threads.
     """
     ready = [(0, _TRAIN, f) for f in range(len(folds))]
     running: dict[Future[None], tuple[int, int, int]] = {}
@@ -212,6 +213,8 @@ def advance_folds(
                 tried += 1
                 if enough(tried):
                     halt.set()
+            if len(ready) + len(running) < n_threads and not (halt.is_set() or context.stop()):
+                idle(tried)
     finally:
         halt.set()
         for future in running:

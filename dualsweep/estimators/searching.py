@@ -30,7 +30,7 @@ from ..training import OnDevice, PartOfBlocks, load_if_it_fits, train, training_
 from ._device import space_of
 from ._folds import masks_of
 from ._on_host import OnHost
-from ._search import choose, search
+from ._search import search
 from ._validation import check_Cs, check_data
 from .certified import CertifiedModel
 
@@ -119,13 +119,12 @@ class SearchingC:
             data = training_data(X, y, sample_weight, settings, context)
             score = self._score(X, y, routed.scorer.score)
             tol = self.tol if self.tol_search is None else self.tol_search
-            searched = replace(settings, tol=tol)
-            found = search(model, searched, data, splits, Cs, score, self.patience, context)
-            context.give_up()
-            best = choose(found["mean_score_"], found["std_error_"], self.selection)
+            how = (self.patience, self.selection, tol, context)
+            found, best, fitted = search(model, settings, data, splits, Cs, score, *how)
             model.C = float(found["Cs_"][best])
-            context.show_anew()
-            fitted = train(data, replace(settings, C=model.C), context)
+            if fitted is None:
+                context.show_anew()
+                fitted = train(data, replace(settings, C=model.C), context)
             model.__dict__.update(fitted.attributes())
             self._adopt(model, found)
         self._warn_of_search()
