@@ -102,8 +102,8 @@ def test_hessians_are_those_of_the_free_rows(monkeypatch, loss, layout, weighted
     problem = naive.library_problem(naive.LAYOUTS[layout](X), y, 3.0 * cost, loss, BIAS)
     hessian, rows = iterates._Binary.hessian, []
 
-    def checked(step):
-        found = hessian(step)
+    def checked(step, exact):
+        found = hessian(step, exact)
         Z = oracle_Z[step.members]
         np.testing.assert_allclose(found, Z.T @ np.diag(step.scale) @ Z, rtol=1e-9, atol=1e-9)
         return found
@@ -132,6 +132,21 @@ def test_a_hessian_that_drowns_the_identity():
     oracle = naive.Naive(X, y, 1.0, "squared_hinge")
     assert result.converged
     assert oracle.gap(result.w, result.alpha) <= 1.01e-3 * result.primal
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_a_hessian_that_float32_is_too_rough_for(loss):
+    """Far from the origin, what tells the classes apart is below the rounding of products."""
+    rng = np.random.default_rng(0)
+    X = 30.0 + rng.normal(size=(1000, 6)) @ rng.normal(size=(6, 20))
+    y = np.sign((X - 30.0) @ rng.normal(size=20) + rng.normal(size=1000))
+    X = X.astype(np.float32)
+    problem = naive.library_problem(X, y, 100.0, loss)
+    result = solve(problem, solver="newton", tol=1e-6)
+    assert result.converged
+    assert result.n_newton == result.n_iter < 60
+    oracle = naive.Naive(X.astype(np.float64), y, 100.0, loss)
+    assert oracle.gap(result.w, result.alpha) <= 1.01e-6 * result.primal
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])

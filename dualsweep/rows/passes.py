@@ -205,8 +205,11 @@ class Passes:
 
         self._sum_of(part, parts)
 
-    def gram(self, members: Any, scale: Any, stop: Callable[[], bool]) -> Any:
-        """Return ``sum_i scale_i x_i x_i'``, or None if told to stop."""
+    def gram(self, members: Any, scale: Any, stop: Callable[[], bool], exact: bool = False) -> Any:
+        """Return ``sum_i scale_i x_i x_i'``, or None if told to stop.
+
+        In float64; dense rows in the precision of X unless it is to be exact.
+        """
 
         def part(part: slice) -> Any:
             half = np.zeros((self.n_weights, self.n_weights))

@@ -82,7 +82,7 @@ class _Binary(Slacks):
         super().__init__(problem, w, alpha, stop)
         # The Gram matrix of some rows, which they are, and their factors but for rho.
         self.gram: Any = None
-        self.keep_gram = keep_gram
+        self.keep_gram, self.exact = keep_gram, False
         self.summed = np.zeros(len(self.y), bool)
         _, _, diag = bounds(self.loss, self.cost)
         self.base = 1.0 / diag if self.loss.diag > 0 else np.ones(len(self.y))
@@ -111,9 +111,11 @@ class _Binary(Slacks):
     def slope_of(self, part: slice, t: float) -> tuple[float, float]:
         return slope(self.u[part], self.along[part], self.cost[part], self.loss, self.rho, t)
 
-    def hessian(self) -> Any:
+    def hessian(self, exact: bool) -> Any:
         # From that of the step before, where few rows have come or gone since. Factors are those of
         # rho = 0 or, for the hinge loss, 1 / rho.
+        if exact and not self.exact:
+            self.gram, self.exact = None, True
         changed = np.concatenate(self.passes.each(self._changed, len(self.members), self.light))
         came = ~self.summed[changed]
         came, went = changed[came], changed[~came]
@@ -142,7 +144,7 @@ class _Binary(Slacks):
         """Return the Gram matrix of some rows; None if told to stop."""
         if not len(rows):
             return 0.0
-        return self.passes.gram(self.members[rows], self.base[rows], self.stop)
+        return self.passes.gram(self.members[rows], self.base[rows], self.stop, self.exact)
 
     def product(self, v: Any) -> Any:
         free = np.flatnonzero(self.scale)
@@ -219,7 +221,7 @@ class _Multiclass(Slacks):
         numbers = np.count_nonzero(self.free[part], axis=1)
         return part.start + np.flatnonzero(numbers > self.bound[part])
 
-    def hessian(self) -> Any:
+    def hessian(self, exact: bool) -> Any:
         k = self.n_classes
         rows, y, free, bound = self._curved()
 

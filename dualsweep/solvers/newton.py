@@ -230,6 +230,7 @@ class Iterate:
     def begin(self) -> None:
         """Compute the slacks of w; the run's dual variables become the anchor."""
         problem = self.run.problem
+        self.exact = False  # whether Hessians are to be
         self.blocks: list[Any] = []  # factors of the Hessian's blocks of single classes
         self.cg_steps = 0  # in the latest direction
         self.step, self.anchored = 0.0, False  # since slacks and anchor were last computed
@@ -287,10 +288,13 @@ class Iterate:
         return True
 
     def _direction(self) -> Any:
-        hessian = self.rows.hessian()
+        hessian = self.rows.hessian(self.exact)
         if hessian is None:
             return None
         factor = _cholesky(hessian, self.ridge)
+        if factor is None and not self.exact:  # with a small rho, sums in float32 are too rough
+            self.exact = True
+            return self._direction()
         return -self.gradient if factor is None else -cholesky_solve(factor, self.gradient)
 
     def _conjugate_gradients(self) -> Any:

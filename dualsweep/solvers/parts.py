@@ -334,9 +334,9 @@ class RemoteSlacks:
         """Take a step, then compute b."""
         return self._ask("measure", **how)
 
-    def hessian(self) -> Any:
+    def hessian(self, exact: bool) -> Any:
         """Return the Hessian without its identity."""
-        return self._ask("hessian")[0]
+        return self._ask("hessian", exact=exact)[0]
 
     def product(self, v: Any) -> Any:
         """Return the product of the Hessian, without its identity, with v."""

@@ -63,8 +63,11 @@ class Slacks(ABC):
         """Return the part of a part in `slope`."""
 
     @abstractmethod
-    def hessian(self) -> Any:
-        """Return the Hessian without its identity; None if told to stop."""
+    def hessian(self, exact: bool) -> Any:
+        """Return the Hessian without its identity; None if told to stop.
+
+        Rows in float32 may be multiplied so, unless it is to be exact.
+        """
 
     @abstractmethod
     def product(self, v: Any) -> Any:
