@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba.extending import get_cython_function_address
 
-__all__ = ["cholesky", "cholesky_solve"]
+__all__ = ["cholesky", "cholesky_solve", "regular_cholesky"]
 
 _INT, _ARRAY = ctypes.POINTER(ctypes.c_int), ctypes.c_void_p
 
@@ -38,6 +38,22 @@ def cholesky(matrix: Any) -> bool:
     n, info = ctypes.c_int(len(matrix)), ctypes.c_int()
     _dpotrf(b"U", n, matrix.ctypes.data, n, info)  # LAPACK's order is Fortran's
     return info.value == 0
+
+
+def regular_cholesky(matrix: Any, ridge: Any = 1.0) -> Any:
+    """Return the factor of ``matrix + ridge``, which takes the place of the matrix, or None.
+
+    The ridge is a number or one for each entry of the diagonal. Where it drowns in the rounding of
+    the matrix, as much is added as is needed.
+    """
+    diagonal = matrix.diagonal().copy()
+    for more in (0.0, 1e-14, 1e-11, 1e-8):
+        if more:  # the lower half, which the attempt before overwrote
+            matrix[:] = np.triu(matrix, 1) + np.triu(matrix, 1).T
+        matrix.flat[:: len(matrix) + 1] = diagonal + (ridge + more * diagonal.max())
+        if cholesky(matrix):
+            return matrix
+    return None
 
 
 def cholesky_solve(factor: Any, right: Any) -> Any:

@@ -7,11 +7,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import cache
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Workers", "count_threads", "one_blas_thread"]
+__all__ = ["Workers", "count_cores", "count_threads", "one_blas_thread"]
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -26,6 +27,14 @@ def count_threads(n_jobs: int | None) -> int:
     # Not `joblib.effective_n_jobs`: it counts processes, of which a daemon may have none.
     backend, default = get_active_backend(prefer="threads")
     return int(backend.effective_n_jobs(default if n_jobs is None else n_jobs))
+
+
+@cache
+def count_cores() -> int:
+    """Return how many cores the process may use."""
+    from joblib import cpu_count
+
+    return int(cpu_count())
 
 
 class Workers:

@@ -1,6 +1,7 @@
 """Crammer-Singer and Weston-Watkins: sweeps, certificates and models against plain NumPy."""
 
 from copy import copy
+from dataclasses import replace
 from fractions import Fraction
 
 import naive
@@ -14,6 +15,7 @@ from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.svm import LinearSVC as SklearnLinearSVC
 
 from dualsweep import LinearSVC
+from dualsweep._threads import Workers
 from dualsweep.kernels import duals
 from dualsweep.kernels.multiclass import _firmness, _losses, _rounding, _violation, block_step
 from dualsweep.kernels.newton_multiclass import (
@@ -699,13 +701,19 @@ def test_blocks_of_classes_precondition(monkeypatch, formulation, sample):
     problem = naive.library_multiclass(X.astype(np.float32), oracle, 1.0)
     monkeypatch.setattr("dualsweep.solvers.newton.DIRECT_WEIGHTS", 0)
     monkeypatch.setattr("dualsweep.solvers.iterates.SAMPLE", sample)
-    product, counts = iterates._Multiclass.product, []
+    product, solved, counts = iterates._Multiclass.product, iterates._Multiclass.solve, []
 
     def counted(slacks, v):
         counts[-1] += 1
         return product(slacks, v)
 
+    def counted_within(slacks, *args):
+        solution, steps = solved(slacks, *args)
+        counts[-1] += steps
+        return solution, steps
+
     monkeypatch.setattr(iterates._Multiclass, "product", counted)
+    monkeypatch.setattr(iterates._Multiclass, "solve", counted_within)
     results = []
     for direct_weights, max_iter in ((2000, 200), (0, 50)):
         monkeypatch.setattr("dualsweep.solvers.iterates.DIRECT_WEIGHTS", direct_weights)
@@ -714,7 +722,101 @@ def test_blocks_of_classes_precondition(monkeypatch, formulation, sample):
     found, _ = results
     primal, dual = oracle.primal(found.w), oracle.dual(dense(problem, found.alpha))
     assert 0.0 <= primal - dual <= 1.01e-4 * primal
-    assert 5 * counts[0] < counts[1]
+    assert 0 < 5 * counts[0] < counts[1]
+
+
+def newton_system(formulation, layout, n_threads=1, stop=lambda: False):
+    """Slacks of a random problem, its Hessian, and a right side that adds up to 0 over classes."""
+    _, problem = setup(formulation, layout, n=60, d=11, k=4, cost=0.7)
+    problem = replace(problem, passes=problem.passes.shared(Workers(n_threads)))
+    rng = np.random.default_rng(1)
+    d, k = problem.weights_shape
+    slacks = iterates.slacks_of(
+        problem, rng.normal(size=(d, k)), problem.zero_alpha(), stop, keep_gram=True
+    )
+    slacks.measure(rho=0.5, step=0.0, settled=False)
+    right = rng.normal(size=(k, d))
+    hessian = np.eye(d * k) + slacks.hessian(exact=True)
+    return slacks, hessian, right - right.mean(axis=0)
+
+
+@pytest.mark.parametrize("formulation", DIRECT)
+@pytest.mark.parametrize("layout", ["csr", "dense"])
+@pytest.mark.parametrize("curved_rows", [500, 7])
+def test_a_system_is_solved_in_blocks(monkeypatch, formulation, layout, curved_rows):
+    """By conjugate gradients with the factors of its blocks, of the identity, and by NumPy."""
+    monkeypatch.setattr(iterates, "CURVED_ROWS", curved_rows)
+    slacks, hessian, right = newton_system(formulation, layout)
+    k, d = right.shape
+    expected = np.linalg.solve(hessian, right.T.ravel()).reshape(d, k).T
+    factors = slacks.block_factors()
+    for m in range(k):
+        exact = np.linalg.cholesky(hessian[m::k, m::k])
+        np.testing.assert_allclose(np.tril(factors[m]), exact, rtol=2e-5, atol=2e-5)
+    identity = np.broadcast_to(np.eye(d, dtype=np.float32), (k, d, d)).copy()
+    for chosen in (factors, identity):
+        for most in range(5):
+            found, steps = slacks.solve(chosen, right, 0.0, most)
+            assert steps == most
+            np.testing.assert_allclose(
+                found, naive_steps(hessian, chosen, right, most), rtol=1e-8, atol=1e-9
+            )
+        before = right.copy()
+        found, all_steps = slacks.solve(chosen, right, 1e-9, 200)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(right, before)
+        assert slacks.solve(chosen, right, 1.0, 200)[1] == 0
+        assert 0 < slacks.solve(chosen, right, 0.3, 200)[1] < all_steps
+
+
+def naive_steps(hessian, factors, right, n_steps):
+    """Conjugate gradients, with a preconditioner whose solutions add up to 0 over classes."""
+    k, d = right.shape
+    lower = np.tril(factors.astype(np.float64))
+
+    def scaled(r):
+        z = np.array([np.linalg.solve(L @ L.T, row) for L, row in zip(lower, r, strict=True)])
+        return z - z.mean(axis=0)
+
+    x, r = np.zeros((k, d)), right.copy()
+    p = z = scaled(r)
+    for _ in range(n_steps):
+        product = (hessian @ p.T.ravel()).reshape(d, k).T
+        size = (r * z).sum()
+        length = size / (p * product).sum()
+        x, r = x + length * p, r - length * product
+        z = scaled(r)
+        p = z + (r * z).sum() / size * p
+    return x
+
+
+@pytest.mark.parametrize("layout", ["csr", "dense"])
+def test_a_system_has_the_same_solution_with_any_threads(monkeypatch, layout):
+    monkeypatch.setattr(iterates, "CURVED_ROWS", 3)
+    monkeypatch.setattr("dualsweep._team.count_cores", lambda: 5)
+    solutions = []
+    for n_threads in (1, 2, 5):
+        slacks, _, right = newton_system("crammer_singer", layout, n_threads)
+        with slacks.passes.workers:
+            solutions.append(slacks.solve(slacks.block_factors(), right, 1e-6, 200))
+    for solution, steps in solutions[1:]:
+        np.testing.assert_array_equal(solution, solutions[0][0])
+        assert steps == solutions[0][1]
+
+
+def test_a_system_is_left_when_told_to_stop():
+    stopped = []
+    slacks, _, right = newton_system("crammer_singer", "csr", stop=lambda: bool(stopped))
+    factors = slacks.block_factors()
+    stopped.append(True)
+    assert slacks.solve(factors, right, 0.0, 200)[1] == 1
+    assert slacks.block_factors() is None
+
+
+def test_a_right_side_that_is_not_finite_ends_the_steps():
+    slacks, _, right = newton_system("crammer_singer", "csr")
+    right[1, 2] = np.nan
+    assert slacks.solve(slacks.block_factors(), right, 0.3, 200)[1] == 0
 
 
 @pytest.mark.parametrize("formulation", DIRECT)

@@ -363,3 +363,30 @@ def test_blocks_of_classes_are_for_many_rows(monkeypatch, rows_per_weight, fores
     X, y = rng.normal(size=(n, 5)), np.arange(n) % 3
     oracle = naive.NaiveMulticlass(X, y, 1.0, "crammer_singer", BIAS)
     assert np.isfinite(newton_cost(naive.library_multiclass(X, oracle, BIAS))) == foreseen
+
+
+def many_classes(n, k):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(n, 30)), np.arange(n) % k
+    oracle = naive.NaiveMulticlass(X, y, 1.0, "crammer_singer", BIAS)
+    return naive.library_multiclass(X, oracle, BIAS)
+
+
+def test_newton_steps_of_many_classes_take_no_more_memory_than_the_rows(monkeypatch):
+    monkeypatch.setattr("dualsweep.solvers.policy.DIRECT_WEIGHTS", 10)
+    assert np.isfinite(newton_cost(many_classes(1600, 40)))
+    monkeypatch.setattr(iterates, "SMALL", 0)
+    assert np.isfinite(newton_cost(many_classes(1600, 5)))  # 6 * 5 <= 30
+    assert not np.isfinite(newton_cost(many_classes(1600, 6)))
+    monkeypatch.setattr(iterates, "SMALL", 6 * 6 * 1600)
+    assert np.isfinite(newton_cost(many_classes(1600, 6)))
+
+
+def test_factors_of_all_classes_take_no_more_memory_than_the_rows(monkeypatch):
+    assert iterates.has_blocks(many_classes(1000, 40))
+    monkeypatch.setattr(iterates, "SMALL", 0)
+    assert iterates.has_blocks(many_classes(1600, 40))  # 40 * 31**2 <= 1600 * 30
+    assert not iterates.has_blocks(many_classes(1000, 40))
+    for most, small_enough in ((30, False), (31, True)):
+        monkeypatch.setattr(iterates, "DIRECT_WEIGHTS", most)
+        assert iterates.has_blocks(many_classes(1600, 40)) == small_enough

@@ -185,8 +185,7 @@ class Passes:
         part_rows: int | None = None,
     ) -> None:
         """Let each part of n members add to weights of its own, the first to `out`; sum them up."""
-        per_weight = self.n_stored / max(out.size, 1)
-        parts = self._parts(n, max(min(PARTS, int(per_weight / ENTRIES_PER_WEIGHT)), 1), part_rows)
+        parts = self.parts_to_add(n, out.size, part_rows)
         more = len(parts) - 1
         if more * out.size <= SMALL_SUMS:
             # One array for all parts: each of their own would be more turns of Python.
@@ -204,6 +203,11 @@ class Passes:
             return W
 
         self._sum_of(part, parts)
+
+    def parts_to_add(self, n: int, n_weights: int, part_rows: int | None = None) -> list[slice]:
+        """Cut n members into parts that add to weights of their own."""
+        per_weight = self.n_stored / max(n_weights, 1)
+        return self._parts(n, max(min(PARTS, int(per_weight / ENTRIES_PER_WEIGHT)), 1), part_rows)
 
     def gram(self, members: Any, scale: Any, stop: Callable[[], bool], exact: bool = False) -> Any:
         """Return ``sum_i scale_i x_i x_i'``, or None if told to stop.

@@ -7,6 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from .._lapack import regular_cholesky
+from .._team import new_team, work_together
+from ..kernels.conjugate import (
+    FEATURE_PARTS,
+    SOLVE,
+    STEPS,
+    System,
+    conjugate_gradients,
+    first_numbers,
+)
 from ..kernels.loss import bounds
 from ..kernels.multiclass import signed_duals
 from ..kernels.newton import implied_dual, slope
@@ -27,6 +37,7 @@ __all__ = [
     "DIRECT_WEIGHTS",
     "SAMPLE",
     "has_blocks",
+    "has_room",
     "shares_passes",
     "slacks_of",
 ]
@@ -34,6 +45,9 @@ __all__ = [
 # Up to this many weights a Newton step builds the Hessian and factorises it; above it takes
 # conjugate gradients.
 DIRECT_WEIGHTS = 2000
+
+# Tables of rows and classes that Newton steps have, and numbers that are no matter, 128 MB.
+TABLES, SMALL = 6, 1 << 24
 
 # Rows per weight, about, that are enough to precondition with.
 SAMPLE = 3
@@ -53,8 +67,21 @@ def slacks_of(
 
 
 def has_blocks(problem: Any) -> bool:
-    """Tell whether the Hessian has blocks of single classes that are small enough to factorise."""
-    return isinstance(problem, MulticlassProblem) and problem.passes.n_weights <= DIRECT_WEIGHTS
+    """Tell whether the Hessian has blocks of single classes that are small enough to factorise.
+
+    All factors together are to take no more memory than X does.
+    """
+    if not isinstance(problem, MulticlassProblem):
+        return False
+    d = problem.passes.n_weights
+    few = problem.n_classes * d**2 <= max(problem.passes.n_stored, SMALL)
+    return d <= DIRECT_WEIGHTS and few
+
+
+def has_room(problem: MulticlassProblem) -> bool:
+    """Tell whether slacks and dual variables of all rows and classes take no more memory than X."""
+    numbers = TABLES * problem.n_rows * problem.n_classes
+    return numbers <= max(problem.passes.n_stored, SMALL)
 
 
 def shares_passes(passes: Any) -> bool:
@@ -257,22 +284,67 @@ class _Multiclass(Slacks):
         self.passes.add_parts(add, len(members), out, CURVED_ROWS)
         return out
 
-    def class_blocks(self, finish: Callable[[Any], Any]) -> list[Any] | None:
-        """Return what `finish` makes of the Hessian's blocks of one class each, or about these.
+    def solve(self, factors: Any, right: Any, left: float, most_steps: int) -> tuple[Any, int]:
+        """Return the solution of ``Hessian x = right``, its identity included, and how many steps.
 
-        They are without their identity. Of many rows some stand for all: the blocks are to
-        precondition with. None if told to stop.
+        Those of conjugate gradients, which factors of the classes' blocks precondition. Solution
+        and right side have a row per class.
         """
         rows, y, free, bound = self._curved()
-        diagonal = np.empty(free.shape)
+        (k, d), passes = right.shape, self.passes
+        parts = passes.parts_to_add(len(rows), right.size, CURVED_ROWS)
+        n, flat = len(parts), np.empty((len(parts), right.size))
+        by_class = flat.reshape(n, k, d).transpose(0, 2, 1)
+        solution, direction, product, scaled = np.zeros((4, k, d))
+        system = System(
+            rows=passes.rows,
+            members=self.members[rows],
+            y=y,
+            free=free,
+            bound=bound,
+            rho=self.rho,
+            bounds=np.array([0, *(part.stop for part in parts)]),
+            factors=factors,
+            solution=solution,
+            residual=np.array(right, order="C"),
+            direction=direction,
+            product=product,
+            scaled=scaled,
+            V=np.empty((d, k), passes.rows.data.dtype, passes.order),
+            sums=flat.reshape(n, d, k) if passes.order == "C" else by_class,
+            flat=flat,
+            classes=np.empty((n, k), np.int64),
+            scratch=np.empty((n, 2, k)),
+            dots=np.empty(max(k, FEATURE_PARTS)),
+            numbers=first_numbers(left, most_steps),
+        )
+        team = new_team(SOLVE)
+        work_together(
+            passes.workers, team, lambda: conjugate_gradients(system, team), stop=self.stop
+        )
+        return solution, int(system.numbers[STEPS])
+
+    def block_factors(self) -> Any:
+        """Return factors of about the Hessian's blocks of one class each; None if told to stop.
+
+        Of many rows some stand for all, and float32 is enough: they are to precondition with.
+        """
+        rows, y, free, bound = self._curved()
+        diagonal, d = np.empty(free.shape), self.passes.n_weights
         curvature_diagonal(y, free, bound, self.rho, diagonal)
+        factors = np.empty((self.n_classes, d, d), np.float32)
 
-        def block(m: int) -> Any:
+        def factorise(m: int) -> None:
             own = np.flatnonzero(diagonal[:, m])
-            every = max(len(own) // (SAMPLE * self.passes.n_weights), 1)
+            every = max(len(own) // (SAMPLE * d), 1)
             own = own[::every]
-            gram = self.passes.gram(self.members[rows[own]], every * diagonal[own, m], self.stop)
-            return None if gram is None else finish(gram)
+            members, scale = self.members[rows[own]], every * diagonal[own, m]
+            for exact in (False, True):
+                gram = self.passes.gram(members, scale, self.stop, exact)
+                factor = None if gram is None else regular_cholesky(gram)
+                if factor is not None or self.stop():
+                    break
+            factors[m] = np.eye(d) if factor is None else factor
 
-        blocks = self.passes.workers.map(block, range(self.n_classes))
-        return None if self.stop() else blocks
+        self.passes.workers.map(factorise, range(self.n_classes))
+        return None if self.stop() else factors

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from .._lapack import cholesky, cholesky_solve
+from .._lapack import cholesky_solve, regular_cholesky
 from .._threads import Workers
 from ..problems.free import FreeProblem
 from ..problems.multiclass import MulticlassProblem
@@ -231,8 +231,8 @@ class Iterate:
         """Compute the slacks of w; the run's dual variables become the anchor."""
         problem = self.run.problem
         self.exact = False  # whether Hessians are to be
-        self.blocks: list[Any] = []  # factors of the Hessian's blocks of single classes
-        self.cg_steps = 0  # in the latest direction
+        self.factors: Any = None  # of the Hessian's blocks of single classes
+        self.cg_steps = 0  # with them, in the latest direction
         self.step, self.anchored = 0.0, False  # since slacks and anchor were last computed
         self.rows: Any = (
             RemoteSlacks(problem, self.w)
@@ -277,7 +277,12 @@ class Iterate:
     @_silent
     def direct(self) -> None:
         """Solve ``Hessian p = -gradient``; p is None if told to stop."""
-        self.p = self._conjugate_gradients() if self.w.size > DIRECT_WEIGHTS else self._direction()
+        if self.w.size <= DIRECT_WEIGHTS:
+            self.p = self._direction()
+        elif self.in_blocks:
+            self.p = self._in_class_blocks()
+        else:
+            self.p = self._conjugate_gradients()
 
     def move(self) -> bool:
         """Go along the direction; return whether it led anywhere."""
@@ -291,24 +296,17 @@ class Iterate:
         hessian = self.rows.hessian(self.exact)
         if hessian is None:
             return None
-        factor = _cholesky(hessian, self.ridge)
+        factor = regular_cholesky(hessian, self.ridge)
         if factor is None and not self.exact:  # with a small rho, sums in float32 are too rough
             self.exact = True
             return self._direction()
         return -self.gradient if factor is None else -cholesky_solve(factor, self.gradient)
 
     def _conjugate_gradients(self) -> Any:
-        self._precondition()
         residual = -self.gradient
-        solution = np.zeros_like(residual)
-        scaled = self._scaled(residual)
-        p, size = scaled.copy(), residual @ scaled
-        if self.blocks:
-            left = CG_LEFT_LAST if self.at_last_anchor else CG_LEFT_BLOCKS
-        else:
-            left = min(self.cg_left, float(np.sqrt(size)))
-        enough = size * left**2
-        for step in range(CG_STEPS):
+        solution, p, size = np.zeros_like(residual), residual.copy(), residual @ residual
+        enough = size * min(self.cg_left**2, size)
+        for _ in range(CG_STEPS):
             product = self.ridge * p + self.rows.product(p.reshape(self.w.shape)).ravel()
             curvature = p @ product
             if curvature == 0.0:  # along an intercept that no row holds
@@ -316,35 +314,22 @@ class Iterate:
             length = size / curvature
             solution += length * p
             residual -= length * product
-            scaled = self._scaled(residual)
-            before, size = size, residual @ scaled
-            self.cg_steps = step + 1
+            before, size = size, residual @ residual
             if size <= enough or self.run.poll():
                 break
-            p = scaled + (size / before) * p
+            p = residual + (size / before) * p
         return solution
 
-    def _precondition(self) -> None:
-        """See to the blocks of single classes, if there are any."""
-        if self.in_blocks and (not self.blocks or self.cg_steps >= BLOCKS_WORTH):
-            factors = self.rows.class_blocks(_cholesky) or []
-            self.blocks = [] if any(factor is None for factor in factors) else factors
-
-    def _scaled(self, residual: Any) -> Any:
-        """Return the preconditioned residual.
-
-        Weights of all classes add up to 0 in every gradient: only their differences count in
-        losses. The blocks know of no other class, so what they lead away by is taken back.
-        """
-        if not self.blocks:
-            return residual
-        columns = residual.reshape(self.w.shape)
-
-        def solve(m: int) -> Any:
-            return cholesky_solve(self.blocks[m], columns[:, m])
-
-        found = np.stack(_map_of(self.run)(solve, range(len(self.blocks))), axis=1)
-        return (found - found.mean(axis=1, keepdims=True)).ravel()
+    def _in_class_blocks(self) -> Any:
+        """Let conjugate gradients be preconditioned by the blocks of single classes."""
+        left = CG_LEFT_LAST if self.at_last_anchor else CG_LEFT_BLOCKS
+        if self.factors is None or self.cg_steps >= BLOCKS_WORTH:
+            self.factors = self.rows.block_factors()
+            if self.factors is None:
+                return None
+        right = -self.gradient.reshape(self.w.shape).T
+        found, self.cg_steps = self.rows.solve(self.factors, right, left, CG_STEPS)
+        return found.T.ravel()
 
     def _line_search(self, p: Any) -> float:
         """Return t > 0 with ``phi'(t)`` near 0; phi' is increasing and piecewise linear."""
@@ -365,16 +350,3 @@ class Iterate:
                 t = 0.5 * (low + high) if high < np.inf else 2.0 * low
             slopes = self.rows.slope(t=t)
         return low
-
-
-def _cholesky(hessian: Any, ridge: Any = 1.0) -> Any:
-    """Return the factor of ``hessian + ridge``, which takes the place of the Hessian, or None."""
-    d, diagonal = len(hessian), hessian.diagonal().copy()
-    # The identity drowns in rounding where the features are huge; then as much as is needed.
-    for more in (0.0, 1e-14, 1e-11, 1e-8):
-        if more:  # the lower half, which the attempt before overwrote
-            hessian[:] = np.triu(hessian, 1) + np.triu(hessian, 1).T
-        hessian.flat[:: d + 1] = diagonal + (ridge + more * diagonal.max())
-        if cholesky(hessian):
-            return hessian
-    return None

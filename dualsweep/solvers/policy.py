@@ -13,7 +13,7 @@ import numpy as np
 from ..problems.binary import BinaryProblem
 from ..problems.multiclass import MulticlassProblem
 from ..problems.result import Result
-from .iterates import DIRECT_WEIGHTS, SAMPLE, has_blocks
+from .iterates import DIRECT_WEIGHTS, SAMPLE, has_blocks, has_room
 from .parts import PartsProblem
 from .run import Problem
 
@@ -220,6 +220,8 @@ def newton_cost(problem: Problem) -> float:
     a factor of two or three, and of letter.
     """
     d = prod(problem.weights_shape)
+    if isinstance(problem, MulticlassProblem) and not has_room(problem):
+        return np.inf
     if isinstance(problem, MulticlassProblem) and d > DIRECT_WEIGHTS and has_blocks(problem):
         many_rows = problem.n_rows >= BLOCKS_ROWS_PER_WEIGHT * problem.passes.n_weights
         return _blocks_cost(problem) if many_rows else np.inf

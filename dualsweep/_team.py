@@ -1,0 +1,182 @@
+"""Threads inside one kernel call: the parts of one phase after the other, without Python's lock.
+
+A pass that Python's threads share takes the lock twice for each of them, and a thread that sleeps
+needs some 50 microseconds to wake up. Where passes are short and many, all threads call the same
+kernel instead, and stay in it. What they have in common is a few integers, the team: which phase it
+is, how many of its parts somebody has begun, and how many are done. Whoever does the last part of a
+phase does what one thread has to do, and opens the next phase.
+
+Parts are for whoever asks, so threads may come late, leave, and come back. A thread that finds
+nothing to do for a while leaves: others may need its core.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from time import sleep
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+
+from ._jit import intrinsic, jit_inline
+from ._threads import Workers, count_cores
+
+__all__ = [
+    "NO_PART",
+    "OVER",
+    "STEP_DONE",
+    "end_phases",
+    "is_last_part",
+    "new_team",
+    "next_part",
+    "open_phase",
+    "wants_end",
+    "work_together",
+]
+
+OVER, STEP_DONE, NO_PART = -1, -2, -3  # instead of a phase, and what a kernel of a team returns
+
+# Places of a team's numbers: each has a cache line. The phase is in the upper half of its number,
+# and the parts that were begun in the lower.
+BEGUN, DONE, END = 0, 8, 16
+PHASE_BITS = 32
+ENDED = -(1 << 62)
+
+# Looks for a part before a thread leaves, some 0.2 ms, and seconds until it comes back.
+PATIENCE, PAUSE = 4000, 1e-4
+
+
+def new_team(first: int) -> Any:
+    """Return a team at the start of a phase."""
+    team = np.zeros(24, np.int64)
+    team[BEGUN] = first << PHASE_BITS
+    return team
+
+
+def work_together(
+    workers: Workers, team: Any, kernel: Callable[[], int], stop: Callable[[], bool]
+) -> None:
+    """Let all threads call `kernel` until it returns OVER.
+
+    STEP_DONE, which it returns to one of them now and then, is for a look at whether to stop.
+    """
+
+    def member(t: int) -> None:
+        while (state := kernel()) != OVER:
+            if stop():
+                team[END] = 1
+            if state == NO_PART:
+                sleep(PAUSE)
+
+    workers.map(member, range(min(workers.n_threads, count_cores())))
+
+
+@jit_inline
+def next_part(team: Any, counts: Any) -> tuple[int, int]:
+    """Return a phase and a part of it to do, or OVER or NO_PART and nothing.
+
+    Phases are numbered, and their kinds repeat: `counts` are the numbers of parts of each kind.
+    """
+    n_kinds, mask = len(counts), (1 << PHASE_BITS) - 1
+    for _ in range(PATIENCE):
+        begun = _load(team, BEGUN)
+        if begun >= 0 and (begun & mask) < counts[(begun >> PHASE_BITS) % n_kinds]:
+            begun = _add_one(team, BEGUN)  # which may be the next phase by now
+        if begun < 0:
+            return OVER, 0
+        phase, part = begun >> PHASE_BITS, begun & mask
+        if part < counts[phase % n_kinds]:
+            return phase, part
+        _pause()
+    return NO_PART, 0
+
+
+@jit_inline
+def is_last_part(team: Any, count: int) -> bool:
+    """Note that a part is done; tell whether it was the last of its phase."""
+    return _add_one(team, DONE) == count - 1
+
+
+@jit_inline
+def open_phase(team: Any, phase: int) -> None:
+    """Let the parts of a phase be done."""
+    _store(team, DONE, 0)
+    _store(team, BEGUN, phase << PHASE_BITS)
+
+
+@jit_inline
+def end_phases(team: Any) -> None:
+    """Let nothing more be done."""
+    _store(team, BEGUN, ENDED)
+
+
+@jit_inline
+def wants_end(team: Any) -> bool:
+    """Tell whether somebody was told to stop."""
+    return _load(team, END) != 0
+
+
+def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(data, [index])
+
+
+@intrinsic(lambda array, index: array[index])
+def _load(typingctx: Any, array: Any, index: Any) -> Any:
+    """Return ``array[index]`` as it is now, and let nothing be read before it."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address = _address(context, builder, signature.args[0], *args)
+        return builder.load_atomic(address, ordering="acquire", align=8)
+
+    return types.int64(array, types.int64), codegen
+
+
+def _set(array: Any, index: int, value: int) -> None:
+    array[index] = value
+
+
+@intrinsic(_set)
+def _store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """Let ``array[index]`` be a value when all that was written before it is there."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address = _address(context, builder, signature.args[0], args[0], args[1])
+        builder.store_atomic(args[2], address, ordering="release", align=8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64), codegen
+
+
+def _increase(array: Any, index: int) -> int:
+    array[index] += 1
+    return int(array[index]) - 1
+
+
+@intrinsic(_increase)
+def _add_one(typingctx: Any, array: Any, index: Any) -> Any:
+    """Add 1 to ``array[index]`` at once; return what it was."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address = _address(context, builder, signature.args[0], *args)
+        one = ir.Constant(ir.IntType(64), 1)
+        return builder.atomic_rmw("add", address, one, ordering="acq_rel")
+
+    return types.int64(array, types.int64), codegen
+
+
+@intrinsic(lambda: None)
+def _pause(typingctx: Any) -> Any:
+    """Let the other thread of a core have it for a moment, where there is a word for that."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if platform.machine() in ("x86_64", "AMD64"):
+            kind = ir.FunctionType(ir.VoidType(), [])
+            name = "llvm.x86.sse2.pause"
+            builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [])
+        return context.get_dummy_value()
+
+    return types.void(), codegen
