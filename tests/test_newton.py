@@ -17,6 +17,7 @@ from dualsweep.kernels.newton import implied_dual, slope
 from dualsweep.solvers.newton import newton
 from dualsweep.solvers.policy import Policy, newton_cost
 from dualsweep.solvers.run import Run
+from dualsweep.solvers.slacks import aim_together, measure_together
 from dualsweep.solvers.solve import begin, solve
 
 BIAS = 1.5
@@ -330,6 +331,36 @@ def test_newton_steps_of_several_problems_are_taken_together(monkeypatch, loss):
         assert oracle.gap(result.w, result.alpha) <= 1.01e-9 * oracle.primal(result.w)
         np.testing.assert_allclose(result.w, oracle.weights(result.alpha), rtol=1e-12, atol=1e-12)
         assert result.primal == pytest.approx(solve(problem, **options).primal, rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", naive.LOWER)
+@pytest.mark.parametrize("n_problems", [2, 7, 8, 9])
+def test_slacks_of_several_problems_are_those_of_each(loss, n_problems):
+    X, y = naive.random_data(150, 6)
+    rng = np.random.default_rng(0)
+    first = naive.library_problem(X, y, 2.0, loss, BIAS)
+    labels = rng.choice([-1.0, 1.0], (n_problems, 150))
+    W, P = rng.normal(size=(2, n_problems, 7))
+    both = [
+        [
+            iterates.slacks_of(replace(first, y=label), w, np.zeros(150), lambda: False)
+            for label, w in zip(labels, W, strict=True)
+        ]
+        for _ in range(2)
+    ]
+    rho = 0.0 if naive.HAS_DIAGONAL[loss] else 0.3
+    for done, step in ((0.0, 0.0), (0.7, 0.7)):
+        how = {"rho": rho, "step": step, "settled": False}
+        measured = measure_together(both[0], n_problems * [how])
+        slopes = aim_together(both[0], list(P), 0.5)
+        for j, (found, alone) in enumerate(zip(*both, strict=True)):
+            weights, sums = alone.measure(**how)
+            np.testing.assert_allclose(measured[j][0], weights, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(measured[j][1], sums, rtol=1e-12)
+            np.testing.assert_allclose(slopes[j], alone.aim(P[j], 0.5), rtol=1e-12)
+            Z = naive.Naive(X, labels[j], 2.0, loss, BIAS).Z
+            np.testing.assert_allclose(found.slack, 1.0 - Z @ (W[j] + done * P[j]), atol=1e-12)
+            np.testing.assert_allclose(found.along, -Z @ P[j], atol=1e-12)
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])

@@ -116,7 +116,6 @@ def conjugate_gradients(system: System, team: Any) -> int:
             numbers[STEPS] += 1.0
             if numbers[STEPS] == 0.0:  # of the right side
                 numbers[ENOUGH] = numbers[LEFT] * numbers[LEFT] * total
-                numbers[TURNED] = 0.0
             else:
                 numbers[TURNED] = total / numbers[SIZE]
             numbers[SIZE] = total

@@ -31,7 +31,7 @@ from ..kernels.newton_multiclass import (
 from ..problems.binary import BinaryProblem
 from ..problems.multiclass import MulticlassProblem
 from ..rows.dense import DensePasses
-from .slacks import Slacks
+from .slacks import Slacks, part_of
 
 __all__ = [
     "DIRECT_WEIGHTS",
@@ -102,23 +102,21 @@ class _Binary(Slacks):
         keep_gram: bool,
     ) -> None:
         self.loss = problem.loss
-        self.y = problem.y[problem.candidates]
-        self.minus_y = -self.y
-        self.target = problem.slack_at_zero()
+        self.y = part_of(problem.y, problem.candidates)
         self.scale = np.empty(len(self.y))  # by how much b changes with its slack
         super().__init__(problem, w, alpha, stop)
-        # The Gram matrix of some rows, which they are, and their factors but for rho.
+        # The Gram matrix of some rows, and which they are.
         self.gram: Any = None
         self.keep_gram, self.exact = keep_gram, False
         self.summed = np.zeros(len(self.y), bool)
-        _, _, diag = bounds(self.loss, self.cost)
-        self.base = 1.0 / diag if self.loss.diag > 0 else np.ones(len(self.y))
 
     def first_slack(self) -> Any:
-        return self.target
+        return self.problem.slack_at_zero()
 
     def change(self, part: slice, scores: Any) -> Any:
-        return scores * self.minus_y[part]
+        scores *= self.y[part]
+        scores *= -1.0  # NumPy 2.4's negative is wrong in place where numbers are 64 bytes apart
+        return scores
 
     def implied_dual(self, part: slice) -> tuple[float, float]:
         return implied_dual(
@@ -168,10 +166,12 @@ class _Binary(Slacks):
         return part.start + np.flatnonzero((self.scale[part] != 0.0) != self.summed[part])
 
     def _gram_of(self, rows: Any) -> Any:
-        """Return the Gram matrix of some rows; None if told to stop."""
+        """Return the Gram matrix of some rows, rho aside; None if told to stop."""
         if not len(rows):
             return 0.0
-        return self.passes.gram(self.members[rows], self.base[rows], self.stop, self.exact)
+        _, _, diag = bounds(self.loss, self.cost[rows])
+        scale = 1.0 / diag if self.loss.diag > 0 else np.ones(len(rows))
+        return self.passes.gram(self.members[rows], scale, self.stop, self.exact)
 
     def product(self, v: Any) -> Any:
         free = np.flatnonzero(self.scale)
@@ -186,7 +186,7 @@ class _Multiclass(Slacks):
         self, problem: MulticlassProblem, w: Any, alpha: Any, stop: Callable[[], bool]
     ) -> None:
         self.joint, self.n_classes = problem.joint, problem.n_classes
-        self.y = problem.y[problem.candidates]
+        self.y = part_of(problem.y, problem.candidates)
         super().__init__(problem, w, alpha, stop)
         self.free = np.empty(self.slack.shape, bool)  # which dual variables move with their slacks
         self.bound = np.empty(len(self.y), bool)  # whether their sum does not

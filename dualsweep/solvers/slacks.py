@@ -10,7 +10,7 @@ import numpy as np
 
 from ..rows.passes import LIGHT_ROWS
 
-__all__ = ["Slacks", "aim_together", "measure_together"]
+__all__ = ["Slacks", "aim_together", "measure_together", "part_of"]
 
 
 class Slacks(ABC):
@@ -26,9 +26,9 @@ class Slacks(ABC):
         self.stop = stop
         self.visit(problem)
         self.members = problem.candidates
-        self.cost = problem.cost[self.members]
+        self.cost = part_of(problem.cost, self.members)
         self.anchor = problem.duals_of(alpha, self.members)
-        self.slack = np.array(self.first_slack())
+        self.slack = self.first_slack()
         self.along = np.zeros_like(self.slack)  # by how much slacks change in a whole step
         self.passes.scan(self.members, w, self._start, 0)
         self.u, self.b = np.empty_like(self.slack), np.empty_like(self.slack)
@@ -44,11 +44,11 @@ class Slacks(ABC):
 
     @abstractmethod
     def first_slack(self) -> Any:
-        """Return the slacks of w = 0."""
+        """Return the slacks of w = 0, in an array of their own."""
 
     @abstractmethod
     def change(self, part: slice, scores: Any) -> Any:
-        """Return by how much the slacks of a part change where its responses are `scores`."""
+        """Make of the responses of a part by how much its slacks change, and return that."""
 
     @abstractmethod
     def implied_dual(self, part: slice) -> tuple[float, float]:
@@ -132,6 +132,11 @@ class Slacks(ABC):
         return self.passes.sum(
             lambda part: np.array(function(part)), len(self.members), part_rows=self.light
         )
+
+
+def part_of(array: Any, members: Any) -> Any:
+    """Return the numbers of some rows, not to be changed: those of all are not copied."""
+    return array if len(members) == len(array) else array[members]
 
 
 def measure_together(slacks: list[Slacks], how: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
