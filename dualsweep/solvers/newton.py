@@ -86,6 +86,9 @@ def newton(*runs: Run) -> None:
     Several runs are of problems that share their rows and costs; see `shares_passes`.
     """
     steps = _map_of(runs[0])(Iterate, runs)
+    if len(steps) > 1:  # threads share the problems, and not what is light of one
+        for step in steps:
+            step.rows.light = max(len(step.rows.members), 1)
     while True:
         try:
             return _in_step(steps)
