@@ -383,6 +383,11 @@ def test_models_of_dense_rows_do_not_depend_on_their_threads(monkeypatch, loss):
         assert one.dual_gap_ == other.dual_gap_
     alone = LinearSVC(max_time=1e9, **params).fit(X, y)  # each class in its share of the time
     assert alone.primal_objective_ == pytest.approx(one.primal_objective_, rel=1e-3)
+    together.clear()
+    monkeypatch.setattr("dualsweep.training.fitting.MOST_BEGUN", 4)
+    some = LinearSVC(**params).fit(X, y)
+    assert together == [4, 4, 2]
+    np.testing.assert_allclose(some.coef_, one.coef_, atol=1e-6)
 
 
 @pytest.mark.parametrize(("rows_per_weight", "foreseen"), [(49, False), (51, True)])
