@@ -62,7 +62,6 @@ TESTS = {
     "kernels/newton_multiclass.py": "tests/test_multiclass.py -k newton_passes",
     "kernels/conjugate.py": "tests/test_multiclass.py -k 'system and not threads'",
     "kernels/labels.py": "tests/test_kernels.py -k few_classes",
-    "_team.py": "tests/test_team.py -k 'not 7'",
     "solvers/momentum.py": "tests/test_momentum.py -k 'gap_of_w and hinge'",
     "kernels/duals.py": "tests/test_duals.py",
     "rows/functions.py": "tests/test_rows.py",
