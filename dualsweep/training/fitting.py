@@ -165,29 +165,21 @@ def train(
             )
         return formulation.finished(p, result)
 
-    parallel = context.workers.map if at_once > 1 else map
-
-    def solve_some(problems: range) -> list[Any]:
-        results = dict(zip(problems, parallel(solve_one, problems), strict=True))
-        going = {p: begun for p, begun in results.items() if isinstance(begun, Begun)}
-        runs = [begun.run for begun in going.values()]
-        for first in range(0, len(runs), together):
-            newton(*runs[first : first + together])
-        finished = parallel(lambda p: finish(p, going[p]), going)
-        results.update(zip(going, finished, strict=True))
-        return list(results.values())
-
-    results: list[Any]
+    results: list[Any] = []
     if isinstance(formulation, DeviceFormulation):
         duals = duals if before is None else before.dual_coef
         results = formulation.solve(settings, context, seconds, duals, observe)
     else:
+        parallel = context.workers.map if at_once > 1 else map
         some = MOST_BEGUN if together > 1 else n
-        results = [
-            result
-            for first in range(0, n, some)
-            for result in solve_some(range(n)[first : first + some])
-        ]
+        for start in range(0, n, some):
+            results.extend(parallel(solve_one, range(n)[start : start + some]))
+            going = [p for p, result in enumerate(results) if isinstance(result, Begun)]
+            for first in range(0, len(going), together):
+                newton(*[results[p].run for p in going[first : first + together]])
+            finished = parallel(lambda p: finish(p, results[p]), going)
+            for p, result in zip(going, finished, strict=True):
+                results[p] = result
     context.watcher.finish()
     return _fitted(formulation, results, estimates)
 
