@@ -71,7 +71,8 @@ def work_together(
             if state == NO_PART:
                 sleep(PAUSE)
 
-    workers.map(member, range(min(workers.n_threads, count_cores())))
+    n_threads = workers.n_threads
+    workers.map(member, range(min(n_threads, count_cores()) if n_threads > 1 else 1))
 
 
 @jit_inline

@@ -32,7 +32,7 @@ def count_threads(n_jobs: int | None) -> int:
 @cache
 def count_cores() -> int:
     """Return how many cores the process may use."""
-    from joblib import cpu_count
+    from joblib import cpu_count  # takes a while
 
     return int(cpu_count())
 
