@@ -20,10 +20,10 @@ from dualsweep.kernels import duals
 from dualsweep.kernels.multiclass import _firmness, _losses, _rounding, _violation, block_step
 from dualsweep.kernels.newton_multiclass import (
     add_curvature,
+    aim_multiclass,
     curvature_diagonal,
     curvature_factors,
     implied_dual_multiclass,
-    less_own,
     slope_multiclass,
 )
 from dualsweep.solvers import iterates
@@ -569,10 +569,21 @@ def test_newton_passes(formulation, layout, rho):
     free, bound = np.empty((18, k), bool), np.empty(18, bool)
 
     def inner(W):
-        slack, u, b = oracle.violations(W), np.empty((18, k)), np.empty((18, k))
-        losses, excess = implied_dual_multiclass(
-            slack, anchor, y, cost, joint, rho, u, b, free, bound
-        )
+        slack = oracle.violations(W)
+        u, b, signed = np.full((3, 18, k), np.nan)
+        along = rng.normal(size=(18, k))
+        moved = slack - 0.5 * along
+        out = u, b, free, bound, signed
+        found = implied_dual_multiclass(moved, along, 0.5, anchor, y, cost, joint, rho, *out)
+        np.testing.assert_allclose(moved, slack, rtol=1e-10, atol=1e-12)
+        expected = -b
+        expected[np.arange(18), y] = b.sum(axis=1)
+        np.testing.assert_allclose(signed, expected, rtol=1e-12)
+        before, nowhere = moved.copy(), np.full((18, k), np.inf)
+        again = implied_dual_multiclass(moved, nowhere, 0.0, anchor, y, cost, joint, rho, *out)
+        assert again == found
+        np.testing.assert_array_equal(moved, before)
+        losses, excess = found
         value = (W**2).sum() / 2 + (b * slack - rho * (b - anchor) ** 2 / 2).sum()
         return value, W - oracle.weights(b), u, b, losses, excess
 
@@ -595,8 +606,10 @@ def test_newton_passes(formulation, layout, rho):
     slope = (gradient * P).sum()
     assert slope == pytest.approx((inner(W + eps * P)[0] - value) / eps, rel=1e-4)
 
-    q = problem.passes.responses(members, P)
-    less_own(q, y)
+    q, scratch = np.full((18, k), np.nan), np.full(k, np.nan)
+    scores = problem.passes.responses(members, P)
+    aimed = aim_multiclass(scores, y, u, cost, joint, rho, 0.3, q, scratch)
+    assert aimed == slope_multiclass(u, q, y, cost, joint, rho, 0.3, scratch)
     np.testing.assert_allclose(oracle.violations(W + P) - oracle.violations(W), q, atol=1e-12)
     total, curvature = slope_multiclass(u, q, y, cost, joint, rho, 0.0, np.full(k, np.nan))
     assert (W * P).sum() + total == pytest.approx(slope)
@@ -631,8 +644,9 @@ def test_newton_passes(formulation, layout, rho):
     diagonal = np.full((18, k), np.nan)
     curvature_diagonal(y, free, bound, rho, diagonal)
     for m in range(k):
-        block = problem.passes.gram(members, diagonal[:, m], lambda: False)
-        np.testing.assert_allclose(block, hessian[m::k, m::k], atol=1e-10)
+        block = np.zeros((d, d))
+        assert problem.passes.add_gram(members, diagonal[:, m], block, lambda: False)
+        np.testing.assert_allclose(np.tril(block), np.tril(hessian[m::k, m::k]), atol=1e-10)
 
 
 def exact_projection(u, cost, joint):
@@ -658,9 +672,8 @@ def test_newton_passes_begin_with_a_projection(joint, scale, shift, k):
     slack, rho = scale * rng.integers(-8, 9, (20, k)) / 8, 0.5
     anchor = u - slack / rho
     free, bound = np.empty((20, k), bool), np.empty(20, bool)
-    losses, excess = implied_dual_multiclass(
-        slack, anchor, y, cost, joint, rho, found, b, free, bound
-    )
+    out = found, b, free, bound, np.empty((20, k))
+    losses, excess = implied_dual_multiclass(slack, slack, 0.0, anchor, y, cost, joint, rho, *out)
     np.testing.assert_array_equal(found, slack / rho + anchor)
     others = np.arange(k) != y[:, None]
     for i in range(20):
@@ -736,7 +749,7 @@ def newton_system(formulation, layout, n_threads=1, stop=lambda: False):
     )
     slacks.measure(rho=0.5, step=0.0, settled=False)
     right = rng.normal(size=(k, d))
-    hessian = np.eye(d * k) + slacks.hessian(exact=True)
+    hessian = np.eye(d * k) + slacks.hessian(exact=True)[0]
     return slacks, hessian, right - right.mean(axis=0)
 
 

@@ -13,7 +13,7 @@ import dualsweep.solvers.iterates as iterates
 import dualsweep.solvers.newton as newton_module
 from dualsweep import LinearSVC
 from dualsweep._threads import Workers
-from dualsweep.kernels.newton import implied_dual, slope
+from dualsweep.kernels.newton import aim, find_changed, implied_dual, slope
 from dualsweep.solvers.newton import newton
 from dualsweep.solvers.policy import Policy, newton_cost
 from dualsweep.solvers.run import Run
@@ -38,8 +38,17 @@ def test_the_inner_problem_is_what_it_says(loss, rho):
 
     def inner(w):
         slack = 1 - oracle.Z @ w
-        u, b, scale = np.empty((3, 15))
-        losses, excess = implied_dual(slack, anchor, cost, naive.numbers(loss), rho, u, b, scale)
+        u, b, scale, signed = np.full((4, 15), np.nan)
+        moved, along = slack + 0.25 * y, -0.5 * y  # half of it leads to the slacks of w
+        numbers, out = naive.numbers(loss), (u, b, scale, signed)
+        found = implied_dual(moved, along, 0.5, anchor, y, cost, numbers, rho, *out)
+        np.testing.assert_allclose(moved, slack, rtol=1e-12)
+        np.testing.assert_array_equal(signed, y * b)
+        before = moved.copy()
+        again = implied_dual(moved, np.full(15, np.inf), 0.0, anchor, y, cost, numbers, rho, *out)
+        assert again == found  # without a step, nobody knows where it would lead
+        np.testing.assert_array_equal(moved, before)
+        losses, excess = found
         threshold = oracle.kink / (oracle.diag + rho)
         inner = np.sign(u) * np.maximum(np.abs(u) - threshold, 0.0)
         np.testing.assert_allclose(b, np.clip(inner, *box), rtol=1e-12, atol=1e-12)
@@ -71,6 +80,22 @@ def test_the_inner_problem_is_what_it_says(loss, rho):
     assert total == pytest.approx(moved @ q)
     ahead, _ = slope(u, q, cost, naive.numbers(loss), rho, 0.7 + 1e-7)
     assert curvature == pytest.approx((ahead - total) / 1e-7, rel=1e-4, abs=1e-5)
+    made = np.full(15, np.nan)
+    scores = y * (oracle.Z @ p)  # rows of Z have their signs already
+    found = aim(scores, y, u, cost, naive.numbers(loss), rho, 0.7, made)
+    np.testing.assert_allclose(made, q, rtol=1e-12)
+    np.testing.assert_allclose(found, (total, curvature), rtol=1e-12)
+
+
+def test_rows_that_come_and_go():
+    rng = np.random.default_rng(0)
+    before, scale = rng.random(50) < 0.4, rng.random(50) * (rng.random(50) < 0.5)
+    summed, rows = before.copy(), np.full((2, 50), -1)
+    counts = find_changed(scale, summed, 100, *rows)
+    np.testing.assert_array_equal(summed, scale != 0)
+    for found, n, expected in zip(rows, counts, (summed & ~before, before & ~summed), strict=True):
+        np.testing.assert_array_equal(found[:n], 100 + np.flatnonzero(expected))
+        assert (found[n:] == -1).all()
 
 
 def new_run(problem, **options):
@@ -104,18 +129,19 @@ def test_hessians_are_those_of_the_free_rows(monkeypatch, loss, layout, weighted
     hessian, rows = iterates._Binary.hessian, []
 
     def checked(step, exact):
-        found = hessian(step, exact)
+        matrix, scale = hessian(step, exact)
         Z = oracle_Z[step.members]
-        np.testing.assert_allclose(found, Z.T @ np.diag(step.scale) @ Z, rtol=1e-9, atol=1e-9)
-        return found
+        expected = np.tril(Z.T @ np.diag(step.scale) @ Z)
+        np.testing.assert_allclose(scale * np.tril(matrix), expected, rtol=1e-9, atol=1e-9)
+        return matrix, scale
 
     def counted(passes, members, *rest):
         rows.append(len(members))
-        return gram(passes, members, *rest)
+        return add_gram(passes, members, *rest)
 
-    gram = type(problem.passes).gram
+    add_gram = type(problem.passes).add_gram
     monkeypatch.setattr(iterates._Binary, "hessian", checked)
-    monkeypatch.setattr(type(problem.passes), "gram", counted)
+    monkeypatch.setattr(type(problem.passes), "add_gram", counted)
     result = solve(problem, solver="newton", tol=1e-9)
     assert result.converged
     if not loss.startswith("squared") or loss == "squared_hinge":  # else nearly all rows are free

@@ -43,7 +43,8 @@ def cuts(request, monkeypatch):
     if request.param == "in parts":
         monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 1)
         monkeypatch.setattr("dualsweep.rows.passes.GRAM_ROWS", 3)
-        monkeypatch.setattr("dualsweep.rows.dense.DENSE_GRAM_ROWS", 3)
+        monkeypatch.setattr("dualsweep.rows.dense.LEAST_GRAM_ROWS", 2)
+        monkeypatch.setattr("dualsweep.rows.dense.MOST_GRAM_ROWS", 3)
         monkeypatch.setattr("dualsweep.rows.passes.CHUNK", 20)
         monkeypatch.setattr("dualsweep.rows.passes.CHUNK_ENTRIES", 30)
         monkeypatch.setattr("dualsweep.rows.passes.PAIRS_PER_CALL", 200)
@@ -120,9 +121,15 @@ def test_a_product_is_added(data, cuts, shape):
 
 def test_a_gram_matrix(data, cuts):
     X, Z = data
-    scale = COEF["binary"] ** 2
-    found = in_threads(X, lambda passes: passes.gram(MEMBERS, scale, lambda: False))
-    np.testing.assert_allclose(found, Z.T @ np.diag(scale) @ Z, atol=rounding(X))
+    scale = COEF["binary"]  # some rows are taken away
+
+    def compute(passes):
+        out = np.ones((7, 7))
+        assert passes.add_gram(MEMBERS, scale, out, lambda: False)
+        return np.tril(out)
+
+    expected = np.tril(1 + Z.T @ np.diag(scale) @ Z)
+    np.testing.assert_allclose(in_threads(X, compute), expected, atol=rounding(X))
 
 
 def test_a_gram_matrix_of_many_classes(data, cuts):
@@ -161,7 +168,7 @@ def test_matrices_end_when_told_to(data, cuts):
         calls.append("factors")
         return np.zeros(47, np.int64), np.zeros((47, 4), np.int64), np.zeros((47, 4, 4))
 
-    assert passes.gram(MEMBERS, np.ones(47), stop) is None
+    assert not passes.add_gram(MEMBERS, np.ones(47), np.zeros((7, 7)), stop)
     assert len(calls) <= PARTS + 1  # each part ends at once
     assert passes.gram_many(MEMBERS, factors, 4, stop) is None
     assert calls.count("factors") <= PARTS
@@ -192,7 +199,7 @@ def test_chunks_are_as_long_as_they_may_be(monkeypatch, pairs, of_gram, of_many)
         assert_lengths(responses)
         passes.add_product(MEMBERS, V[shape], lambda some, scores: see(some) or scores, out)
         assert_lengths(product)
-    passes.gram(MEMBERS, np.ones(47), lambda: lengths.append(0) or False)
+    passes.add_gram(MEMBERS, np.ones(47), np.zeros((7, 7)), lambda: lengths.append(0) or False)
     assert len(lengths) == -(-47 // of_gram) + 1
     lengths.clear()
     empty = np.zeros(47, np.int64), np.zeros((47, 2), np.int64), np.zeros((47, 2, 2))
@@ -261,7 +268,9 @@ def test_nobody_is_nothing(data, cuts):
         out = np.full(7, 2.0)
         passes.add_weighted(nobody, np.empty(0).__getitem__, out)
         assert passes.responses(nobody, out).shape == (0,)
-        np.testing.assert_array_equal(passes.gram(nobody, np.empty(0), lambda: False), 0.0)
+        gram = np.zeros((7, 7))
+        assert passes.add_gram(nobody, np.empty(0), gram, lambda: False)
+        np.testing.assert_array_equal(gram, 0.0)
         return out
 
     np.testing.assert_array_equal(in_threads(X, compute), 2.0)

@@ -4,49 +4,105 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._jit import jit
+from .._jit import jit, jit_inline
 from .loss import Loss, beyond, box, gap_share, row_loss
 
-__all__ = ["implied_dual", "slope"]
+__all__ = ["aim", "find_changed", "implied_dual", "slope"]
 
 
 @jit
 def implied_dual(
-    slack: Any, anchor: Any, cost: Any, loss: Loss, rho: float, u: Any, b: Any, scale: Any
+    slack: Any,
+    along: Any,
+    step: float,
+    anchor: Any,
+    y: Any,
+    cost: Any,
+    loss: Loss,
+    rho: float,
+    u: Any,
+    b: Any,
+    scale: Any,
+    signed: Any,
 ) -> tuple[float, float]:
-    """Fill ``u = (slack + rho anchor) / (D + rho)`` and ``b = clip(u)``, less what is in the kink.
+    """Take a step, ``slack += step along``, then fill in the dual point that slacks imply.
 
-    And `scale`, by how much b changes with its slack: ``1 / (D + rho)`` where b is between its
-    bounds and not in the kink, elsewhere 0. Returns the sum of the losses, and that of their excess
-    over what b proves.
+    That is ``u = (slack + rho anchor) / (D + rho)`` and ``b = clip(u)``, less what is in the kink;
+    `scale`, by how much b changes with its slack: ``1 / (D + rho)`` where b is between its bounds
+    and not in the kink, elsewhere 0; and ``signed = y b``, of which its weights are made up.
+    Returns the sum of the losses, and that of their excess over what b proves.
     """
     kink = loss.kink
     losses = 0.0
     excess = 0.0
     for t in range(slack.shape[0]):
         lower, upper, diag = box(loss, cost[t])
+        if step != 0.0:
+            slack[t] += step * along[t]
         s = slack[t]
         u[t] = (s + rho * anchor[t]) / (diag + rho)
         free = beyond(u[t], kink / (diag + rho))
         b[t] = min(max(free, lower), upper)
         moves = lower < free < upper and (kink == 0.0 or free != 0.0)
         scale[t] = 1.0 / (diag + rho) if moves else 0.0
+        signed[t] = b[t] * y[t]
         losses += row_loss(s, lower, upper, diag, kink)
         excess += gap_share(b[t], s, lower, upper, diag, kink)
     return losses, excess
 
 
+@jit_inline
+def _slope_of_row(
+    u: float, q: float, cost: float, loss: Loss, rho: float, t: float
+) -> tuple[float, float]:
+    lower, upper, diag = box(loss, cost)
+    scaled = q / (diag + rho)
+    v = beyond(u + t * scaled, loss.kink / (diag + rho))
+    moves = lower < v < upper and (loss.kink == 0.0 or v != 0.0)
+    return min(max(v, lower), upper) * q, scaled * q if moves else 0.0
+
+
 @jit
 def slope(u: Any, q: Any, cost: Any, loss: Loss, rho: float, t: float) -> tuple[float, float]:
     """Return ``sum_i b_i q_i``, b that of ``u_i + t q_i / (D_i + rho)``, and its derivative."""
-    kink = loss.kink
     total = 0.0
     curvature = 0.0
     for i in range(u.shape[0]):
-        lower, upper, diag = box(loss, cost[i])
-        scaled = q[i] / (diag + rho)
-        v = beyond(u[i] + t * scaled, kink / (diag + rho))
-        total += min(max(v, lower), upper) * q[i]
-        if lower < v < upper and (kink == 0.0 or v != 0.0):
-            curvature += scaled * q[i]
+        value, curve = _slope_of_row(u[i], q[i], cost[i], loss, rho, t)
+        total += value
+        curvature += curve
     return total, curvature
+
+
+@jit
+def aim(
+    scores: Any, y: Any, u: Any, cost: Any, loss: Loss, rho: float, t: float, q: Any
+) -> tuple[float, float]:
+    """Fill in ``q = -y scores``, by how much slacks change in a whole step; return `slope`."""
+    total = 0.0
+    curvature = 0.0
+    for i in range(u.shape[0]):
+        q[i] = -y[i] * scores[i]
+        value, curve = _slope_of_row(u[i], q[i], cost[i], loss, rho, t)
+        total += value
+        curvature += curve
+    return total, curvature
+
+
+@jit
+def find_changed(scale: Any, summed: Any, first: int, came: Any, went: Any) -> tuple[int, int]:
+    """Fill in which rows have become free, counted from `first`, and which are no more.
+
+    Returns how many these are. `summed` are those that were, and becomes those that are.
+    """
+    n_came, n_went = 0, 0
+    for t in range(scale.shape[0]):
+        free = scale[t] != 0.0
+        if free and not summed[t]:
+            came[n_came] = first + t
+            n_came += 1
+        elif summed[t] and not free:
+            went[n_went] = first + t
+            n_went += 1
+        summed[t] = free
+    return n_came, n_went

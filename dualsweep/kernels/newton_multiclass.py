@@ -24,21 +24,12 @@ from .binary import ROW_AHEAD
 
 __all__ = [
     "add_curvature",
+    "aim_multiclass",
     "curvature_diagonal",
     "curvature_factors",
     "implied_dual_multiclass",
-    "less_own",
     "slope_multiclass",
 ]
-
-
-@jit
-def less_own(scores: Any, y: Any) -> None:
-    """Take the score of the row's label from those of all classes, in place."""
-    for r in range(scores.shape[0]):
-        own = scores[r, y[r]]
-        for m in range(scores.shape[1]):
-            scores[r, m] -= own
 
 
 @jit_inline
@@ -78,6 +69,8 @@ def _is_free(value: float, cost: float, joint: bool) -> bool:
 @jit
 def implied_dual_multiclass(
     slack: Any,
+    along: Any,
+    step: float,
     anchor: Any,
     y: Any,
     cost: Any,
@@ -87,15 +80,20 @@ def implied_dual_multiclass(
     b: Any,
     free: Any,
     bound: Any,
+    signed: Any,
 ) -> tuple[float, float]:
-    """Fill ``u = slack / rho + anchor``, the b that belong to it, and which of them are free.
+    """Take a step, ``slack += step along``, then fill in the dual point that slacks imply.
 
-    Returns the sum of the losses, and that of their excess over what b proves.
+    That is ``u = slack / rho + anchor``, the b that belong to it, which of them are free, and by
+    how much of its row the weights of each class are made up. Returns the sum of the losses, and
+    that of their excess over what b proves.
     """
     losses, excess = 0.0, 0.0
     for r in range(slack.shape[0]):
         label = y[r]
         for m in range(slack.shape[1]):
+            if step != 0.0:
+                slack[r, m] += step * along[r, m]
             u[r, m] = slack[r, m] / rho + anchor[r, m]
         top, level, bound[r] = _level(u[r], label, cost[r], joint)
         loss, product, total = 0.0, 0.0, 0.0
@@ -108,12 +106,39 @@ def implied_dual_multiclass(
             product += b[r, m] * s
             total += b[r, m]
         if joint and total > cost[r]:  # by rounding
-            product *= cost[r] / total
+            shrink, total = cost[r] / total, 0.0
+            product *= shrink
             for m in range(slack.shape[1]):
-                b[r, m] *= cost[r] / total
+                b[r, m] *= shrink
+                total += b[r, m]
+        for m in range(slack.shape[1]):
+            signed[r, m] = -b[r, m]
+        signed[r, label] = total
         losses += cost[r] * loss
         excess += max(cost[r] * loss - product, 0.0)
     return losses, excess
+
+
+@jit_inline
+def _slope_of_row(
+    u: Any, q: Any, label: int, cost: float, joint: bool, rho: float, t: float, v: Any
+) -> tuple[float, float]:
+    total, curvature = 0.0, 0.0
+    for m in range(u.shape[0]):
+        v[m] = u[m] + t * q[m] / rho
+    top, level, bound = _level(v, label, cost, joint)
+    number, along = 0, 0.0
+    for m in range(u.shape[0]):
+        value = (v[m] - top) - level
+        if m != label and value > 0.0:
+            total += (value if joint else min(value, cost)) * q[m]
+            if _is_free(value, cost, joint):
+                curvature += q[m] * q[m] / rho
+                along += q[m]
+                number += 1
+    if bound:  # the sum stays what it is
+        curvature -= along * along / (number * rho)
+    return total, curvature
 
 
 @jit
@@ -126,21 +151,27 @@ def slope_multiclass(
     """
     total, curvature = 0.0, 0.0
     for r in range(u.shape[0]):
-        label = y[r]
+        value, curve = _slope_of_row(u[r], q[r], y[r], cost[r], joint, rho, t, v)
+        total += value
+        curvature += curve
+    return total, curvature
+
+
+@jit
+def aim_multiclass(
+    scores: Any, y: Any, u: Any, cost: Any, joint: bool, rho: float, t: float, q: Any, v: Any
+) -> tuple[float, float]:
+    """Fill in by how much slacks change in a whole step; return `slope_multiclass`.
+
+    That is q, the scores of all classes less that of the label.
+    """
+    total, curvature = 0.0, 0.0
+    for r in range(u.shape[0]):
         for m in range(u.shape[1]):
-            v[m] = u[r, m] + t * q[r, m] / rho
-        top, level, bound = _level(v, label, cost[r], joint)
-        number, along = 0, 0.0
-        for m in range(u.shape[1]):
-            value = (v[m] - top) - level
-            if m != label and value > 0.0:
-                total += (value if joint else min(value, cost[r])) * q[r, m]
-                if _is_free(value, cost[r], joint):
-                    curvature += q[r, m] * q[r, m] / rho
-                    along += q[r, m]
-                    number += 1
-        if bound:  # the sum stays what it is
-            curvature -= along * along / (number * rho)
+            q[r, m] = scores[r, m] - scores[r, y[r]]
+        value, curve = _slope_of_row(u[r], q[r], y[r], cost[r], joint, rho, t, v)
+        total += value
+        curvature += curve
     return total, curvature
 
 

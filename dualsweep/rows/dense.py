@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 
 from .._jit import jit
+from .._symmetric import add_lower
 from .._threads import Workers
 from .layouts import DenseRows, Rows
-from .passes import Passes, chunks, plus
+from .passes import Passes
 
 __all__ = ["DensePasses", "passes_over"]
 
-# Rows that a part of a Gram matrix has at least, and that are multiplied at once at most. With
-# twice as many that takes a twelfth less time, but each thread has a copy of them.
-DENSE_GRAM_ROWS = 2048
+# Rows that a part of a Gram matrix has at least and at most. Parts are for threads to share: of 512
+# rows and of 2048 a row takes the same time. Each thread has a copy of its part.
+LEAST_GRAM_ROWS, MOST_GRAM_ROWS = 512, 2048
 
 
 def passes_over(rows: Rows, workers: Workers) -> Passes:
@@ -37,31 +38,37 @@ class DensePasses(Passes):
     newton_time = 1.0
     order = "F"
 
-    def gram(self, members: Any, scale: Any, stop: Callable[[], bool], exact: bool = False) -> Any:
-        """Return ``sum_i scale_i x_i x_i'``, or None if told to stop.
+    def add_gram(
+        self, members: Any, scale: Any, out: Any, stop: Callable[[], bool], exact: bool = False
+    ) -> bool:
+        """Add ``sum_i scale_i x_i x_i'`` to the lower half of `out`; return False if told to stop.
 
-        In the precision of X unless it is to be exact, chunks being added up in float64: it leads
-        to a direction, and what comes of that is measured in float64.
+        In the precision of X unless it is to be exact, parts being added up in float64: it leads to
+        a direction, and what comes of that is measured in float64.
         """
-        root, dtype = np.sqrt(scale), np.float64 if exact else self.rows.data.dtype
+        root, dtype = np.sqrt(np.abs(scale)), np.float64 if exact else self.rows.data.dtype
+        parts: list[tuple[float, Any]] = []
+        for sign in (1.0, -1.0):
+            some = np.flatnonzero(sign * scale > 0.0)
+            most = max(self.gram_parts(), -(-len(some) // MOST_GRAM_ROWS))
+            cut = self._parts(len(some), most, LEAST_GRAM_ROWS) if len(some) else []
+            parts.extend((sign, some[part]) for part in cut)
 
-        def part(part: slice) -> Any:
-            n, total = part.stop - part.start, None
-            length = -(-n // -(-n // DENSE_GRAM_ROWS))  # chunks of the same length
-            room = np.empty((length, self.n_weights), dtype)
-            for chunk in chunks(part, length):
-                Z = room[: chunk.stop - chunk.start]
-                _gather(self.rows, members[chunk], root[chunk], Z)
-                product = Z.T @ Z
-                total = product.astype(np.float64) if total is None else plus(total, product)
-                if stop():
-                    break
-            return total
+        def multiply(part: tuple[float, Any]) -> Any:
+            sign, some = part
+            if stop():
+                return sign, None
+            Z = np.empty((len(some), self.n_weights), dtype)
+            _gather(self.rows, members[some], root[some], Z)
+            return sign, Z.T @ Z
 
-        if not len(members):
-            return np.zeros((self.n_weights, self.n_weights))
-        total = self.sum(part, len(members), self.gram_parts(), DENSE_GRAM_ROWS)
-        return None if stop() else total
+        def add(made: tuple[float, Any]) -> None:
+            sign, product = made
+            if product is not None:
+                add_lower(product, sign, out)
+
+        self._in_order(multiply, parts, add)
+        return not stop()
 
 
 @jit

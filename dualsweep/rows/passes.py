@@ -16,12 +16,13 @@ from typing import Any, Literal
 import numpy as np
 
 from .._jit import jit
+from .._symmetric import add_lower
 from .._threads import Workers
 from .functions import row_axpy, row_dot, row_entries, row_outer, row_sqnorm
 from .layouts import Rows, n_rows, n_stored
 from .many_classes import row_add_few, row_scores
 
-__all__ = ["LIGHT_ROWS", "Passes", "chunks", "plus"]
+__all__ = ["LIGHT_ROWS", "Passes", "chunks"]
 
 # Passes are cut into parts of at least so many rows or so many entries, at most so many: a part
 # takes its time to be handed to a thread. Gram matrices take longer for a row, and what is done
@@ -98,27 +99,40 @@ class Passes:
 
         Each is added as soon as those before it have been: memory for all is never needed at once.
         """
-        parts = self._parts(n, most_parts, part_rows)
-        if len(parts) == 1:
-            return function(parts[0])
-        return self._sum_of(function, parts)
+        return self._sum_of(function, self._parts(n, most_parts, part_rows))
 
     def _sum_of(self, function: Callable[[slice], Any], parts: list[slice]) -> Any:
-        ready: dict[int, Any] = {}
-        added, total, lock = 0, None, Lock()
+        total = None
 
-        def add(numbered: tuple[int, slice]) -> None:
-            nonlocal added, total
+        def add(made: Any) -> None:
+            nonlocal total
+            if total is None:
+                total = made
+            else:
+                total += made
+
+        self._in_order(function, parts, add)
+        return total
+
+    def _in_order(
+        self, function: Callable[[Any], Any], parts: list[Any], add: Callable[[Any], None]
+    ) -> None:
+        """Let `add` have what `function` makes of each part, in their order."""
+        ready: dict[int, Any] = {}
+        added, lock = 0, Lock()
+
+        def make(numbered: tuple[int, Any]) -> None:
+            nonlocal added
             place, part = numbered
             made = function(part)
             with lock:
                 ready[place] = made
+                del made
                 while added in ready:
-                    total = plus(total, ready.pop(added))
+                    add(ready.pop(added))
                     added += 1
 
-        self.workers.map(add, enumerate(parts))
-        return total
+        self.workers.map(make, enumerate(parts))
 
     def sqnorms(self) -> Any:
         """Return the squared norm of every row, the bias included."""
@@ -209,8 +223,10 @@ class Passes:
         per_weight = self.n_stored / max(n_weights, 1)
         return self._parts(n, max(min(PARTS, int(per_weight / ENTRIES_PER_WEIGHT)), 1), part_rows)
 
-    def gram(self, members: Any, scale: Any, stop: Callable[[], bool], exact: bool = False) -> Any:
-        """Return ``sum_i scale_i x_i x_i'``, or None if told to stop.
+    def add_gram(
+        self, members: Any, scale: Any, out: Any, stop: Callable[[], bool], exact: bool = False
+    ) -> bool:
+        """Add ``sum_i scale_i x_i x_i'`` to the lower half of `out`; return False if told to stop.
 
         In float64; dense rows in the precision of X unless it is to be exact.
         """
@@ -224,7 +240,8 @@ class Passes:
             return half
 
         half = self.sum(part, len(members), self.gram_parts(), GRAM_ROWS)
-        return None if stop() else half + half.T
+        add_lower(half + half.T, 1.0, out)
+        return not stop()
 
     def gram_parts(self, n_classes: int = 1) -> int:
         """Return how many parts of a Gram matrix together take about as much memory as X."""
@@ -277,14 +294,6 @@ class Passes:
             _add_rows_many(
                 self.rows, members, coef, W, np.empty(k, np.int64), np.empty(k), np.empty(k)
             )
-
-
-def plus(total: Any, made: Any) -> Any:
-    """Add to a total, in place if there is one."""
-    if total is None:
-        return made
-    total += made
-    return total
 
 
 def chunks(part: slice, length: float) -> Iterator[slice]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._lapack import regular_cholesky
+from .._symmetric import add_lower, regular_cholesky
 from .._team import new_team, work_together
 from ..kernels.conjugate import (
     FEATURE_PARTS,
@@ -18,14 +18,13 @@ from ..kernels.conjugate import (
     first_numbers,
 )
 from ..kernels.loss import bounds
-from ..kernels.multiclass import signed_duals
-from ..kernels.newton import implied_dual, slope
+from ..kernels.newton import aim, find_changed, implied_dual, slope
 from ..kernels.newton_multiclass import (
     add_curvature,
+    aim_multiclass,
     curvature_diagonal,
     curvature_factors,
     implied_dual_multiclass,
-    less_own,
     slope_multiclass,
 )
 from ..problems.binary import BinaryProblem
@@ -114,64 +113,66 @@ class _Binary(Slacks):
         return self.problem.slack_at_zero()
 
     def change(self, part: slice, scores: Any) -> Any:
-        scores *= self.y[part]
-        scores *= -1.0  # NumPy 2.4's negative is wrong in place where numbers are 64 bytes apart
-        return scores
+        return -self.y[part] * scores
 
-    def implied_dual(self, part: slice) -> tuple[float, float]:
+    def measured(self, part: slice, signed: Any) -> tuple[float, float]:
         return implied_dual(
             slack=self.slack[part],
+            along=self.along[part],
+            step=self.step,
             anchor=self.anchor[part],
+            y=self.y[part],
             cost=self.cost[part],
             loss=self.loss,
             rho=self.rho,
             u=self.u[part],
             b=self.b[part],
             scale=self.scale[part],
+            signed=signed,
         )
 
-    def signed_b(self, part: slice) -> Any:
-        return self.b[part] * self.y[part]
+    def aimed(self, part: slice, scores: Any, t: float) -> tuple[float, float]:
+        return aim(
+            scores=scores,
+            y=self.y[part],
+            u=self.u[part],
+            cost=self.cost[part],
+            loss=self.loss,
+            rho=self.rho,
+            t=t,
+            q=self.along[part],
+        )
 
     def slope_of(self, part: slice, t: float) -> tuple[float, float]:
         return slope(self.u[part], self.along[part], self.cost[part], self.loss, self.rho, t)
 
-    def hessian(self, exact: bool) -> Any:
-        # From that of the step before, where few rows have come or gone since. Factors are those of
-        # rho = 0 or, for the hinge loss, 1 / rho.
+    def hessian(self, exact: bool) -> tuple[Any, float]:
+        # From that of the step before, where few rows have come or gone since.
         if exact and not self.exact:
             self.gram, self.exact = None, True
-        changed = np.concatenate(self.passes.each(self._changed, len(self.members), self.light))
-        came = ~self.summed[changed]
-        came, went = changed[came], changed[~came]
-        self.summed[came], self.summed[went] = True, False
-        if self.gram is not None and len(changed) < np.count_nonzero(self.summed):
-            added, taken = self.passes.workers.map(self._gram_of, (came, went))
-        else:
+        changed = self.passes.each(self._changed, len(self.members), self.light)
+        came, went = (np.concatenate(rows) for rows in zip(*changed, strict=True))
+        if self.gram is None or len(came) + len(went) >= np.count_nonzero(self.summed):
             n_weights = self.passes.n_weights
             self.gram = np.zeros((n_weights, n_weights))
-            added, taken = self._gram_of(np.flatnonzero(self.summed)), 0.0
-        if added is None or taken is None:
-            self.gram = None
-            return None
-        self.gram += added
-        self.gram -= taken
-        hessian = self.gram / (self.rho if self.rho > 0.0 else 1.0)
-        if not self.keep_gram:
-            self.gram = None
-        return hessian
-
-    def _changed(self, part: slice) -> Any:
-        """Return which rows of a part have become free since the Gram matrix, or are no more."""
-        return part.start + np.flatnonzero((self.scale[part] != 0.0) != self.summed[part])
-
-    def _gram_of(self, rows: Any) -> Any:
-        """Return the Gram matrix of some rows, rho aside; None if told to stop."""
-        if not len(rows):
-            return 0.0
+            came, went = np.flatnonzero(self.summed), went[:0]
+        rows = np.concatenate([came, went])
         _, _, diag = bounds(self.loss, self.cost[rows])
         scale = 1.0 / diag if self.loss.diag > 0 else np.ones(len(rows))
-        return self.passes.gram(self.members[rows], scale, self.stop, self.exact)
+        scale[len(came) :] *= -1.0
+        gram = self.gram
+        if not self.passes.add_gram(self.members[rows], scale, gram, self.stop, self.exact):
+            self.gram = None
+            return None, 1.0
+        if not self.keep_gram:
+            self.gram = None
+        return gram, 1.0 / self.rho if self.rho > 0.0 else 1.0
+
+    def _changed(self, part: slice) -> tuple[Any, Any]:
+        """Return which rows of a part have become free since the last time, and are no more."""
+        came, went = np.empty((2, part.stop - part.start), np.int64)
+        n_came, n_went = find_changed(self.scale[part], self.summed[part], part.start, came, went)
+        return came[:n_came], went[:n_went]
 
     def product(self, v: Any) -> Any:
         free = np.flatnonzero(self.scale)
@@ -196,16 +197,17 @@ class _Multiclass(Slacks):
         return (np.arange(self.n_classes) != self.y[:, None]).astype(np.float64)
 
     def change(self, part: slice, scores: Any) -> Any:
-        less_own(scores, self.y[part])
-        return scores
+        return scores - np.take_along_axis(scores, self.y[part, None], axis=1)
 
     def begin_measure(self, rho: float, step: float, settled: bool) -> None:
         self.curved = None
         super().begin_measure(rho, step, settled)
 
-    def implied_dual(self, part: slice) -> tuple[float, float]:
+    def measured(self, part: slice, signed: Any) -> tuple[float, float]:
         return implied_dual_multiclass(
             slack=self.slack[part],
+            along=self.along[part],
+            step=self.step,
             anchor=self.anchor[part],
             y=self.y[part],
             cost=self.cost[part],
@@ -215,12 +217,21 @@ class _Multiclass(Slacks):
             b=self.b[part],
             free=self.free[part],
             bound=self.bound[part],
+            signed=signed,
         )
 
-    def signed_b(self, part: slice) -> Any:
-        signed = np.empty((part.stop - part.start, self.n_classes))
-        signed_duals(self.b[part], np.arange(len(signed)), self.y[part], signed)
-        return signed
+    def aimed(self, part: slice, scores: Any, t: float) -> tuple[float, float]:
+        return aim_multiclass(
+            scores=scores,
+            y=self.y[part],
+            u=self.u[part],
+            cost=self.cost[part],
+            joint=self.joint,
+            rho=self.rho,
+            t=t,
+            q=self.along[part],
+            v=np.empty(self.n_classes),
+        )
 
     def slope_of(self, part: slice, t: float) -> tuple[float, float]:
         return slope_multiclass(
@@ -248,7 +259,7 @@ class _Multiclass(Slacks):
         numbers = np.count_nonzero(self.free[part], axis=1)
         return part.start + np.flatnonzero(numbers > self.bound[part])
 
-    def hessian(self, exact: bool) -> Any:
+    def hessian(self, exact: bool) -> tuple[Any, float]:
         k = self.n_classes
         rows, y, free, bound = self._curved()
 
@@ -259,7 +270,7 @@ class _Multiclass(Slacks):
             curvature_factors(y[some], free[some], bound[some], self.rho, counts, classes, M)
             return counts, classes, M
 
-        return self.passes.gram_many(self.members[rows], factors, k, self.stop)
+        return self.passes.gram_many(self.members[rows], factors, k, self.stop), 1.0
 
     def product(self, v: Any) -> Any:
         rows, y, free, bound = self._curved()
@@ -332,7 +343,7 @@ class _Multiclass(Slacks):
         rows, y, free, bound = self._curved()
         diagonal, d = np.empty(free.shape), self.passes.n_weights
         curvature_diagonal(y, free, bound, self.rho, diagonal)
-        factors = np.empty((self.n_classes, d, d), np.float32)
+        factors = np.zeros((self.n_classes, d, d), np.float32)
 
         def factorise(m: int) -> None:
             own = np.flatnonzero(diagonal[:, m])
@@ -340,11 +351,12 @@ class _Multiclass(Slacks):
             own = own[::every]
             members, scale = self.members[rows[own]], every * diagonal[own, m]
             for exact in (False, True):
-                gram = self.passes.gram(members, scale, self.stop, exact)
-                factor = None if gram is None else regular_cholesky(gram)
+                gram, factor = np.zeros((d, d)), None
+                if self.passes.add_gram(members, scale, gram, self.stop, exact):
+                    factor = regular_cholesky(gram)
                 if factor is not None or self.stop():
                     break
-            factors[m] = np.eye(d) if factor is None else factor
+            add_lower(np.eye(d) if factor is None else factor, 1.0, factors[m])
 
         self.passes.workers.map(factorise, range(self.n_classes))
         return None if self.stop() else factors

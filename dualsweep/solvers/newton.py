@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from .._lapack import cholesky_solve, regular_cholesky
+from .._symmetric import cholesky_solve, regular_cholesky
 from .._threads import Workers
 from ..problems.free import FreeProblem
 from ..problems.multiclass import MulticlassProblem
@@ -296,10 +296,10 @@ class Iterate:
         return True
 
     def _direction(self) -> Any:
-        hessian = self.rows.hessian(self.exact)
-        if hessian is None:
+        matrix, scale = self.rows.hessian(self.exact)
+        if matrix is None:
             return None
-        factor = regular_cholesky(hessian, self.ridge)
+        factor = regular_cholesky(matrix, self.ridge, scale)
         if factor is None and not self.exact:  # with a small rho, sums in float32 are too rough
             self.exact = True
             return self._direction()

@@ -101,6 +101,9 @@ class Part:
         self.slacks.leave()
         if do == "measure":
             return made  # type: ignore[no-any-return]
+        if do == "hessian":
+            matrix, scale = made
+            return scale * matrix, None
         return (None, made) if do in ("aim", "slope") else (made, None)
 
     def take(self, problem: Any) -> Answer:
@@ -334,9 +337,9 @@ class RemoteSlacks:
         """Take a step, then compute b."""
         return self._ask("measure", **how)
 
-    def hessian(self, exact: bool) -> Any:
-        """Return the Hessian without its identity."""
-        return self._ask("hessian", exact=exact)[0]
+    def hessian(self, exact: bool) -> tuple[Any, float]:
+        """Return the Hessian without its identity, and 1."""
+        return self._ask("hessian", exact=exact)[0], 1.0
 
     def product(self, v: Any) -> Any:
         """Return the product of the Hessian, without its identity, with v."""

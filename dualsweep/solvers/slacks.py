@@ -48,25 +48,30 @@ class Slacks(ABC):
 
     @abstractmethod
     def change(self, part: slice, scores: Any) -> Any:
-        """Make of the responses of a part by how much its slacks change, and return that."""
+        """Return by how much the slacks of a part change, from its responses."""
 
     @abstractmethod
-    def implied_dual(self, part: slice) -> tuple[float, float]:
-        """Fill in a part of u and b; return the losses and their excess over what b proves."""
+    def measured(self, part: slice, signed: Any) -> tuple[float, float]:
+        """Take the step of a part, and fill in its u and b.
+
+        And by how much of each row the weights of b are made up. Returns the losses, and their
+        excess over what b proves.
+        """
 
     @abstractmethod
-    def signed_b(self, part: slice) -> Any:
-        """Return by how much of each row the weights of b are made up."""
+    def aimed(self, part: slice, scores: Any, t: float) -> tuple[float, float]:
+        """Do what `aim` does for a part, from its responses to p."""
 
     @abstractmethod
     def slope_of(self, part: slice, t: float) -> tuple[float, float]:
         """Return the part of a part in `slope`."""
 
     @abstractmethod
-    def hessian(self, exact: bool) -> Any:
-        """Return the Hessian without its identity; None if told to stop.
+    def hessian(self, exact: bool) -> tuple[Any, float]:
+        """Return a matrix, not to be changed, and a factor: the Hessian without its identity.
 
-        Rows in float32 may be multiplied so, unless it is to be exact.
+        Of the matrix, which is None if told to stop, the lower half counts. Rows in float32 may be
+        multiplied so, unless it is to be exact.
         """
 
     @abstractmethod
@@ -79,29 +84,23 @@ class Slacks(ABC):
         If settled, b has become the anchor before that.
         """
         self.begin_measure(rho, step, settled)
+        sums: dict[int, Any] = {}  # by first row: added up in order, whoever made them
         weights = self.problem.zero_weights()
-        self.passes.add_weighted(self.members, self.measured, weights)
-        return weights, self.end_measure()
+
+        def signed(part: slice) -> Any:
+            made = np.empty((part.stop - part.start, *self.slack.shape[1:]))
+            sums[part.start] = self.measured(part, made)
+            return made
+
+        self.passes.add_weighted(self.members, signed, weights)
+        in_order = [sums[first] for first in sorted(sums)]
+        return weights, np.array(in_order).reshape(-1, 2).sum(axis=0)
 
     def begin_measure(self, rho: float, step: float, settled: bool) -> None:
         """Begin what `measure` does."""
         if settled:
             self.anchor = self.b.copy()
         self.rho, self.step = rho, step
-        self.sums: dict[int, Any] = {}  # by first row: added up in order, whoever made them
-
-    def measured(self, part: slice) -> Any:
-        """Take the step of a part and compute its b; return `signed_b`."""
-        if self.step:
-            self.along[part] *= self.step
-            self.slack[part] += self.along[part]
-        self.sums[part.start] = self.implied_dual(part)
-        return self.signed_b(part)
-
-    def end_measure(self) -> Any:
-        """Return the losses, and what b fails to prove."""
-        sums = [self.sums[first] for first in sorted(self.sums)]
-        return np.array(sums).reshape(-1, 2).sum(axis=0)
 
     def _start(self, part: slice, scores: Any, totals: Any) -> None:
         self.slack[part] += self.change(part, scores)
@@ -110,14 +109,9 @@ class Slacks(ABC):
         """Let p be a whole step; return `slope`."""
 
         def look(part: slice, scores: Any, totals: Any) -> None:
-            self.aimed(part, scores, t, totals)
+            totals += self.aimed(part, scores, t)
 
         return self.passes.scan(self.members, p, look, 2)
-
-    def aimed(self, part: slice, scores: Any, t: float, totals: Any) -> None:
-        """Do what `aim` does for a part, from its responses to p."""
-        self.along[part] = self.change(part, scores)
-        totals += self.slope_of(part, t)
 
     def slope(self, t: float) -> Any:
         """Return ``sum_i b_i q_i`` where slacks have changed by t q, and its derivative in t."""
@@ -150,8 +144,7 @@ def measure_together(slacks: list[Slacks], how: list[dict[str, Any]]) -> list[tu
 
     def measure(j: int) -> Any:
         slacks[j].begin_measure(**how[j])
-        signed[:, j] = slacks[j].measured(slice(0, len(members)))
-        return slacks[j].end_measure()
+        return np.array(slacks[j].measured(slice(0, len(members)), signed[:, j]))
 
     sums = passes.workers.map(measure, range(len(slacks)))
     weights = np.zeros((passes.n_weights, len(slacks)), order=passes.order)
@@ -162,11 +155,14 @@ def measure_together(slacks: list[Slacks], how: list[dict[str, Any]]) -> list[tu
 def aim_together(slacks: list[Slacks], directions: list[Any], t: float) -> list[Any]:
     """Return what `Slacks.aim` does, of several problems in one pass."""
     passes, members = slacks[0].passes, slacks[0].members
-    scores = passes.responses(members, np.stack(directions, axis=1))
+    by_problem = np.empty((len(slacks), len(members)))
+
+    def turn(part: slice, scores: Any, totals: Any) -> None:
+        by_problem[:, part] = scores.T
+
+    passes.scan(members, np.stack(directions, axis=1), turn, 0)
 
     def aim(j: int) -> Any:
-        totals = np.zeros(2)
-        slacks[j].aimed(slice(0, len(members)), scores[:, j], t, totals)
-        return totals
+        return np.array(slacks[j].aimed(slice(0, len(members)), by_problem[j], t))
 
     return passes.workers.map(aim, range(len(slacks)))

@@ -57,9 +57,10 @@ def test_the_projection_of_a_newton_step_is_exact_to_rounding(u, cost):
     n, label = len(u), 0
     slack = np.array([[0.0, *u]])
     out, b = np.empty_like(slack), np.empty_like(slack)
-    args = slack, np.zeros_like(slack), np.array([label]), np.array([cost]), True, 1.0
+    zeros = np.zeros_like(slack)
+    args = slack, zeros, 0.0, zeros, np.array([label]), np.array([cost]), True, 1.0
     free, bound = np.empty(b.shape, bool), np.empty(1, bool)
-    implied_dual_multiclass(*args, out, b, free, bound)
+    implied_dual_multiclass(*args, out, b, free, bound, np.empty_like(b))
     exact = exact_projection(u, cost)
     assert b[0, label] == 0.0
     assert (b >= 0.0).all()

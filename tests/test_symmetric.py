@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from dualsweep._lapack import cholesky, cholesky_solve
+from dualsweep._symmetric import cholesky, cholesky_solve
 
 
 def positive(n, seed=0):
