@@ -45,8 +45,8 @@ BEGUN, DONE, END = 0, 8, 16
 PHASE_BITS = 32
 ENDED = -(1 << 62)
 
-# Looks for a part before a thread leaves, some 0.2 ms, and seconds until it comes back.
-PATIENCE, PAUSE = 4000, 1e-4
+# Looks for a part before a thread leaves, about a millisecond, and seconds until it comes back.
+PATIENCE, PAUSE = 20_000, 1e-4
 
 
 def new_team(first: int) -> Any:

@@ -11,6 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from copy import copy
 from dataclasses import replace
 from heapq import heappop, heappush
+from math import sqrt
 from threading import Event
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._host import to_host
+from ..kernels.certificate import squared_length
 from ..problems.result import Progress
 from ..training import BlockSet, Context, DeviceSet, Fitted, Settings, TrainingSet, Watcher, train
 from ..training.progress import Bars
@@ -131,7 +133,7 @@ class Fold:
             self.seconds[c],
             model.support_.shape[0],
             model.relative_gap_,
-            float(np.linalg.norm(to_host(model.coef_))),
+            sqrt(squared_length(to_host(model.coef_).ravel())),
         )
         last = Progress(model.n_iter_, model.relative_gap_, model.history_["active"][-1], None)
         self.bar.show(C, last, self.tried - 1.0)

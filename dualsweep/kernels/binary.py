@@ -10,6 +10,7 @@ from .._jit import jit, prefetch
 from ..rows.functions import row_axpy, row_dot, row_prefetch, row_prefetch_head
 from ..rows.layouts import Rows
 from .loss import Loss, best_dual, box, gap_share, target_of
+from .order import count_visits, sum_up, visit
 
 __all__ = [
     "copy_nonzero",
@@ -43,7 +44,7 @@ def sweep(
     gains: Any,
     shares: Any,
 ) -> float:
-    """Visit the rows of `order` once each, in that order.
+    """Visit the rows of `order` once each, in that order, which may be a `Recipe` for one.
 
     The problem is (Hsieh et al. 2008, eq. 4)
 
@@ -58,12 +59,12 @@ def sweep(
     row, ``shares[i]`` becomes its share of the duality gap as seen before the visit: their sum is
     an estimate of the gap that costs nothing, but is stale. Returns the sum of the gains.
     """
-    n = order.shape[0]
+    n = count_visits(order)
     kink = loss.kink
     total_gain = 0.0
     for t in range(n):
         if t + HEAD_AHEAD < n:
-            i = order[t + HEAD_AHEAD]
+            i = visit(order, t + HEAD_AHEAD)
             row_prefetch_head(rows, i)
             prefetch(sqnorm, i)
             prefetch(y, i)
@@ -71,9 +72,9 @@ def sweep(
             prefetch(alpha, i)
             prefetch(shares, i)
         if t + ROW_AHEAD < n:
-            row_prefetch(rows, order[t + ROW_AHEAD])
+            row_prefetch(rows, visit(order, t + ROW_AHEAD))
 
-        i = order[t]
+        i = visit(order, t)
         a = alpha[i]
         lower, upper, diag = box(loss, cost[i])
         slack = target_of(target, i) - y[i] * row_dot(rows, i, w)
@@ -107,6 +108,7 @@ def sweep(
         grads[t] = seen
         gains[t] = gain
         total_gain += gain
+    sum_up(order, shares)
     return total_gain
 
 

@@ -52,7 +52,7 @@ TABLES, SMALL = 6, 1 << 24
 SAMPLE = 3
 
 # Rows that a part of a Hessian product has at least.
-CURVED_ROWS = 500
+CURVED_ROWS = 125
 
 
 def slacks_of(

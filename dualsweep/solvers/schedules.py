@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from .._jit import jit
-from .._random import random_below, shuffle, uniform
+from .._random import random_below, shuffle
+from ..kernels.order import Recipe, learn_and_compose
 
 __all__ = [
     "SCHEDULES",
@@ -151,22 +152,27 @@ class Adaptive(Schedule):
     def __init__(self, rows: Any, state: Any) -> None:
         super().__init__(rows, state)
         self.preference = np.ones(self.rows.max(initial=-1) + 1)
-        self.reference = 0.0
+        self.numbers = np.zeros(3)
         self.latest = NOTHING
 
-    def next_order(self) -> Any:
-        filled, self.reference = _learn_and_compose(
-            self.state,
-            self.rows,
-            self.preference,
-            self.order,
-            *self.latest,
-            self.reference,
-            self.rate,
-            self.idle,
-        )
+    def recipe(self) -> Recipe:
+        """Return how the next order is to be made; see `dualsweep.kernels.order`."""
+        visited, gains = self.latest
         self.latest = NOTHING
-        return self.order[:filled]
+        return Recipe(
+            state=self.state,
+            rows=self.rows,
+            preference=self.preference,
+            order=self.order,
+            visited=visited,
+            gains=gains,
+            rate=self.rate,
+            idle=self.idle,
+            numbers=self.numbers,
+        )
+
+    def next_order(self) -> Any:
+        return self.order[: learn_and_compose(self.recipe())]
 
     def observe(self, order: Any, grads: Any, gains: Any) -> None:
         self.latest = order, gains  # learned from when there is another sweep
@@ -201,8 +207,6 @@ SCHEDULES: dict[str, type[Schedule]] = {
 
 NOTHING = np.empty(0, np.int64), np.empty(0)  # has been visited, or gained
 
-MIN_PREFERENCE, MAX_PREFERENCE = 1 / 20, 20.0
-
 
 @jit
 def _draw(state: Any, rows: Any, order: Any) -> None:
@@ -232,67 +236,3 @@ def _shrink(
         order[kept] = order[t]
         kept += 1
     return kept, new_high, new_low
-
-
-@jit
-def _compose(state: Any, rows: Any, preference: Any, order: Any) -> int:
-    """Fill `order` with each row as often as its preference says (Algorithm 4), in random order.
-
-    Returns how many visits that makes.
-    """
-    n = order.shape[0]
-    remaining = 0.0
-    for i in rows:
-        remaining += preference[i]
-    filled = 0
-    for i in rows:
-        times = preference[i] * (n - filled) / remaining
-        count = int(times)
-        if uniform(state) < times - count:
-            count += 1
-        for _ in range(min(count, n - filled)):
-            order[filled] = i
-            filled += 1
-        remaining -= preference[i]
-    shuffle(state, order[:filled])
-    return filled
-
-
-@jit
-def _adapt(
-    order: Any, gains: Any, preference: Any, reference: float, rate: float, idle: float
-) -> float:
-    """Raise the preference of rows that gained more than the fading average (Algorithm 5).
-
-    Returns that average, of the first sweep its mean gain: no preference is raised by it.
-    """
-    n = order.shape[0]
-    fade = 1.0 / max(n, 1)
-    if reference == 0.0:
-        for t in range(n):
-            reference += gains[t]
-        return fade * reference
-    for t in range(n):
-        i = order[t]
-        gain = gains[t]
-        factor = idle if gain == 0.0 else np.exp(rate * (gain / reference - 1.0))
-        preference[i] = min(max(factor * preference[i], MIN_PREFERENCE), MAX_PREFERENCE)
-        reference += fade * (gain - reference)
-    return reference
-
-
-@jit
-def _learn_and_compose(
-    state: Any,
-    rows: Any,
-    preference: Any,
-    order: Any,
-    visited: Any,
-    gains: Any,
-    reference: float,
-    rate: float,
-    idle: float,
-) -> tuple[int, float]:
-    """Adapt preferences to the latest sweep, and compose the next; `visited` may be `order`."""
-    reference = _adapt(visited, gains, preference, reference, rate, idle)
-    return _compose(state, rows, preference, order), reference

@@ -7,13 +7,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from .._random import random_state
+from ..kernels.order import FILLED, SEEN
 from ..problems.binary import BinaryProblem
 from ..problems.multiclass import MulticlassProblem
 from ..problems.result import relative
 from .momentum import Momentum
 from .policy import Policy
 from .run import Estimate, Run, gap_left
-from .schedules import SCHEDULES
+from .schedules import SCHEDULES, Adaptive
 
 __all__ = ["MemorySweeper", "Sweeper", "proven_rows", "sweeps"]
 
@@ -45,14 +46,11 @@ class Sweeper(Protocol):
     check_every: float  # visits per row between two certificates
     check_cost: float  # of a certificate, in visits per row
     correction: float  # by which a certificate may correct what sweeps saw
+    seen: float  # sum of the rows' shares of the gap, as the visits of the latest sweep saw them
 
     @property
     def n_left(self) -> int:
         """Rows whose dual variables are not proven to be optimal."""
-
-    @property
-    def seen(self) -> float:
-        """Sum of the rows' shares of the gap, as their latest visits saw them."""
 
     def sweep(self, run: Run, w: Any) -> tuple[int, float]:
         """Do one sweep, unless told to stop; return the number of visits and the dual's gain."""
@@ -170,6 +168,10 @@ class MemorySweeper:
         self.shares = np.zeros(run.problem.n_rows)
         per_row = self.problem.passes.per_row * max(self.problem.weights_shape[1:], default=1)
         self.step = max(int(ENTRIES_PER_CALL / per_row), 1)
+        whole = run.problem.n_rows <= self.step  # a sweep is one call of a kernel
+        binary = isinstance(run.problem, BinaryProblem)
+        self.composed = whole and binary and isinstance(self.plan, Adaptive)
+        self.seen = 0.0
         run.narrow = self.problem.passes.rows.data.dtype == np.float32 and run.tol >= FLOAT32_TOL
 
     @property
@@ -177,25 +179,21 @@ class MemorySweeper:
         """Rows whose dual variables are not proven to be optimal."""
         return len(self.plan.rows)
 
-    @property
-    def seen(self) -> float:
-        """Sum of the rows' shares of the gap, as their latest visits saw them."""
-        return float(np.add.reduce(self.shares))
-
     def sweep(
         self, run: Run, w: Any, problem: BinaryProblem | MulticlassProblem | None = None
     ) -> tuple[int, float]:
         """Do one sweep, unless told to stop; return the number of visits and the dual's gain."""
         problem = problem or self.problem
-        order = self.plan.next_order()
-        n, step = len(order), self.step
+        plan: Any = self.plan
+        order = plan.recipe() if self.composed else plan.next_order()
+        n, step = len(plan.order if self.composed else order), self.step
         grads, gains = np.empty(n), np.empty(n)
         done, gain = 0, 0.0
         for start in range(0, n, step):
             part = slice(start, start + step)
             gain += problem.sweep(
-                shrunk=self.plan.shrunk,
-                order=order[part],
+                shrunk=plan.shrunk,
+                order=order if self.composed else order[part],
                 alpha=run.alpha,
                 w=w,
                 grads=grads[part],
@@ -205,7 +203,12 @@ class MemorySweeper:
             done = min(part.stop, n)
             if run.poll():
                 break
-        self.plan.observe(order[:done], grads[:done], gains[:done])
+        if self.composed:
+            order, done = plan.order, int(plan.numbers[FILLED])
+            self.seen = float(plan.numbers[SEEN])
+        else:
+            self.seen = float(np.add.reduce(self.shares))
+        plan.observe(order[:done], grads[:done], gains[:done])
         return done, gain
 
     def check(self, run: Run, expand: bool) -> None:
