@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from dualsweep._random import random_state
 from dualsweep.kernels.binary import (
+    add_weights,
     copy_nonzero,
     count_support,
     fill_labels,
     fill_support,
-    signed_duals,
 )
 from dualsweep.kernels.certificate import SLACK_ROUNDING, SUM_ROUNDING
 from dualsweep.kernels.loss import Loss, best_dual, bounds, gap_share, sum_losses
@@ -23,6 +23,7 @@ from dualsweep.kernels.order import FILLED, REFERENCE, SEEN
 from dualsweep.kernels.scaling import rescale
 from dualsweep.problems.labels import few_classes
 from dualsweep.problems.scaling import best_multiple
+from dualsweep.rows.layouts import as_rows
 from dualsweep.solvers.schedules import Auto
 
 N_ROWS, N_FEATURES = 30, 7
@@ -431,11 +432,15 @@ def test_signs_and_support_of_a_class_are_those_of_numpy():
     codes = rng.integers(-1, 3, N_ROWS)
     alpha = rng.normal(size=N_ROWS) * (rng.random(N_ROWS) < 0.5)
     members = np.flatnonzero(rng.random(N_ROWS) < 0.7)
-    y, out = np.empty(N_ROWS), np.empty(len(members))
+    y = np.empty(N_ROWS)
     fill_labels(codes, 1, y)
     np.testing.assert_array_equal(y, np.where(codes == 1, 1.0, -1.0))
-    signed_duals(members, alpha, y, out)
-    np.testing.assert_array_equal(out, (alpha * y)[members])
+    X = rng.normal(size=(N_ROWS, 4))
+    expected = np.append(X[members].T @ (alpha * y)[members], 1.5 * (alpha * y)[members].sum())
+    for first, before in ((True, 0.0), (False, 2.0)):
+        w = np.full(5, 2.0)
+        add_weights(as_rows(X, 1.5), members, alpha, y, first, w)
+        np.testing.assert_allclose(w, before + expected, rtol=1e-12)
     n = count_support(alpha)
     assert n == np.count_nonzero(alpha)
     rows, values = np.empty(n, np.int64), np.empty(n)

@@ -763,7 +763,7 @@ def test_a_system_is_solved_in_blocks(monkeypatch, formulation, layout, curved_r
     slacks, hessian, right = newton_system(formulation, layout)
     k, d = right.shape
     expected = np.linalg.solve(hessian, right.T.ravel()).reshape(d, k).T
-    factors = slacks.block_factors()
+    factors = slacks.block_factors(None)
     for m in range(k):
         exact = np.linalg.cholesky(hessian[m::k, m::k])
         np.testing.assert_allclose(np.tril(factors[m]), exact, rtol=2e-5, atol=2e-5)
@@ -813,7 +813,7 @@ def test_a_system_has_the_same_solution_with_any_threads(monkeypatch, layout):
     for n_threads in (1, 2, 5):
         slacks, _, right = newton_system("crammer_singer", layout, n_threads)
         with slacks.passes.workers:
-            solutions.append(slacks.solve(slacks.block_factors(), right, 1e-6, 200))
+            solutions.append(slacks.solve(slacks.block_factors(None), right, 1e-6, 200))
     for solution, steps in solutions[1:]:
         np.testing.assert_array_equal(solution, solutions[0][0])
         assert steps == solutions[0][1]
@@ -822,16 +822,16 @@ def test_a_system_has_the_same_solution_with_any_threads(monkeypatch, layout):
 def test_a_system_is_left_when_told_to_stop():
     stopped = []
     slacks, _, right = newton_system("crammer_singer", "csr", stop=lambda: bool(stopped))
-    factors = slacks.block_factors()
+    factors = slacks.block_factors(None)
     stopped.append(True)
     assert slacks.solve(factors, right, 0.0, 200)[1] == 1
-    assert slacks.block_factors() is None
+    assert slacks.block_factors(None) is None
 
 
 def test_a_right_side_that_is_not_finite_ends_the_steps():
     slacks, _, right = newton_system("crammer_singer", "csr")
     right[1, 2] = np.nan
-    assert slacks.solve(slacks.block_factors(), right, 0.3, 200)[1] == 0
+    assert slacks.solve(slacks.block_factors(None), right, 0.3, 200)[1] == 0
 
 
 @pytest.mark.parametrize("formulation", DIRECT)

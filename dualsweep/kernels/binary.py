@@ -13,11 +13,11 @@ from .loss import Loss, best_dual, box, gap_share, target_of
 from .order import count_visits, sum_up, visit
 
 __all__ = [
+    "add_weights",
     "copy_nonzero",
     "count_support",
     "fill_labels",
     "fill_support",
-    "signed_duals",
     "sweep",
 ]
 
@@ -113,10 +113,15 @@ def sweep(
 
 
 @jit
-def signed_duals(members: Any, alpha: Any, y: Any, out: Any) -> None:
-    """Fill in ``y_i a_i`` of the members, of which weights are the sum."""
+def add_weights(rows: Rows, members: Any, alpha: Any, y: Any, first: bool, w: Any) -> None:
+    """Add ``sum_i y_i a_i x_i`` over the members to w; if they are the first, to 0."""
+    if first:
+        for j in range(w.shape[0]):
+            w[j] = 0.0
     for t in range(members.shape[0]):
-        out[t] = alpha[members[t]] * y[members[t]]
+        i = members[t]
+        if alpha[i] != 0.0:
+            row_axpy(rows, i, alpha[i] * y[i], w)
 
 
 @jit

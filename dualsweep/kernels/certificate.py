@@ -1,4 +1,4 @@
-"""What a certificate adds up over the rows, from their responses to the weights of a dual point.
+"""What a certificate adds up over the rows, from the weights of a dual point.
 
 Totals are the sum of the losses, the sum of the rows' shares of the duality gap, and the sum of the
 lengths of what the weights are summed from. `primal_and_gap` makes a certificate of them.
@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from .._jit import jit
+from ..rows.functions import row_dot
+from ..rows.layouts import Rows
 from .loss import Loss, box, gap_share, row_loss, target_of
 
 __all__ = [
@@ -36,8 +38,9 @@ SUM_ROUNDING = 4 * float(np.finfo(np.float64).eps)
 
 @jit
 def certify_rows(
-    scores: Any,
+    rows: Rows,
     members: Any,
+    w: Any,
     y: Any,
     target: Any,
     cost: Any,
@@ -50,11 +53,10 @@ def certify_rows(
 ) -> None:
     """Add to the totals of a binary problem, and fill in the slacks ``t_i - y_i w.x_i`` of members.
 
-    `scores` are the responses of the members to the weights of `alpha`, of this length. The gap is
-    summed from shares that are not negative, so that it keeps its relative precision when it is a
-    tiny difference of large objectives. Each share is the largest over the slacks that round to
-    the one computed (it is convex in the slack, so the ends suffice): at a cost of 1e12 a slack of
-    1e-16 matters.
+    w are the weights of `alpha`, of this length. The gap is summed from shares that are not
+    negative, so that it keeps its relative precision when it is a tiny difference of large
+    objectives. Each share is the largest over the slacks that round to the one computed (it is
+    convex in the slack, so the ends suffice): at a cost of 1e12 a slack of 1e-16 matters.
     """
     losses, gap, summed = totals[0], totals[1], totals[2]
     kink = loss.kink
@@ -62,7 +64,7 @@ def certify_rows(
         i = members[t]
         lower, upper, diag = box(loss, cost[i])
         goal = target_of(target, i)
-        s = goal - y[i] * scores[t]
+        s = goal - y[i] * row_dot(rows, i, w)
         slack[t] = s
         losses += row_loss(s, lower, upper, diag, kink)
         norm = np.sqrt(sqnorm[i])

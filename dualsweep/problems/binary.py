@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.binary import signed_duals, sweep
+from ..kernels.binary import add_weights, sweep
 from ..kernels.certificate import N_TOTALS, certify_rows, settle_rows, squared_length
 from ..kernels.loss import Loss, bounds, sum_losses
 from ..kernels.scaling import rescale
@@ -144,13 +144,10 @@ class BinaryProblem:
     def fill_weights(self, members: Any, alpha: Any, w: Any) -> None:
         """Overwrite w with the weights of `alpha`, which is 0 on all rows but `members`."""
 
-        def coef(chunk: slice) -> Any:
-            out = np.empty(chunk.stop - chunk.start)
-            signed_duals(members[chunk], alpha, self.y, out)
-            return out
+        def add(part: slice, w: Any) -> None:
+            add_weights(self.passes.rows, members[part], alpha, self.y, part.start == 0, w)
 
-        w[:] = 0.0
-        self.passes.add_weighted(members, coef, w)
+        self.passes.add_parts(add, len(members), w)
 
     def size(self, w: Any) -> float:
         """Return the squared length of the weights that are penalised: all."""
@@ -163,10 +160,12 @@ class BinaryProblem:
     def totals(self, members: Any, alpha: Any, w: Any, length: float, slack: Any) -> Any:
         """Return what a certificate adds up over `members`; fill in their slacks."""
 
-        def look(chunk: slice, scores: Any, totals: Any) -> None:
+        def certify(part: slice) -> Any:
+            totals = np.zeros(N_TOTALS)
             certify_rows(
-                scores=scores,
-                members=members[chunk],
+                rows=self.passes.rows,
+                members=members[part],
+                w=w,
                 y=self.y,
                 target=self.target,
                 cost=self.cost,
@@ -174,11 +173,12 @@ class BinaryProblem:
                 alpha=alpha,
                 loss=self.loss,
                 length=length,
-                slack=slack[chunk],
+                slack=slack[part],
                 totals=totals,
             )
+            return totals
 
-        return self.passes.scan(members, w, look, N_TOTALS)
+        return self.passes.sum(certify, len(members))
 
     def settled(self, members: Any, alpha: Any, slack: Any, radius: float) -> Any:
         """Tell which of `members` are at a bound, or at the kink, where the optimum has them.

@@ -335,15 +335,16 @@ class _Multiclass(Slacks):
         )
         return solution, int(system.numbers[STEPS])
 
-    def block_factors(self) -> Any:
+    def block_factors(self, before: Any) -> Any:
         """Return factors of about the Hessian's blocks of one class each; None if told to stop.
 
-        Of many rows some stand for all, and float32 is enough: they are to precondition with.
+        Of many rows some stand for all, and float32 is enough: they are to precondition with. They
+        take the place of those of before, if there are any.
         """
         rows, y, free, bound = self._curved()
         diagonal, d = np.empty(free.shape), self.passes.n_weights
         curvature_diagonal(y, free, bound, self.rho, diagonal)
-        factors = np.zeros((self.n_classes, d, d), np.float32)
+        factors = np.empty((self.n_classes, d, d), np.float32) if before is None else before
 
         def factorise(m: int) -> None:
             own = np.flatnonzero(diagonal[:, m])
@@ -356,6 +357,7 @@ class _Multiclass(Slacks):
                     factor = regular_cholesky(gram)
                 if factor is not None or self.stop():
                     break
+            factors[m] = 0.0
             add_lower(np.eye(d) if factor is None else factor, 1.0, factors[m])
 
         self.passes.workers.map(factorise, range(self.n_classes))

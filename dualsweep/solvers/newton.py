@@ -327,7 +327,7 @@ class Iterate:
         """Let conjugate gradients be preconditioned by the blocks of single classes."""
         left = CG_LEFT_LAST if self.at_last_anchor else CG_LEFT_BLOCKS
         if self.factors is None or self.cg_steps >= BLOCKS_WORTH:
-            self.factors = self.rows.block_factors()
+            self.factors = self.rows.block_factors(self.factors)
             if self.factors is None:
                 return None
         right = -self.gradient.reshape(self.w.shape).T
