@@ -98,8 +98,8 @@ class Slacks(ABC):
 
     def begin_measure(self, rho: float, step: float, settled: bool) -> None:
         """Begin what `measure` does."""
-        if settled:
-            self.anchor = self.b.copy()
+        if settled:  # b is filled anew
+            self.anchor, self.b = self.b, self.anchor
         self.rho, self.step = rho, step
 
     def _start(self, part: slice, scores: Any, totals: Any) -> None:
