@@ -157,8 +157,10 @@ class _Binary(Slacks):
             self.gram = np.zeros((n_weights, n_weights))
             came, went = np.flatnonzero(self.summed), went[:0]
         rows = np.concatenate([came, went])
-        _, _, diag = bounds(self.loss, self.cost[rows])
-        scale = 1.0 / diag if self.loss.diag > 0 else np.ones(len(rows))
+        scale = np.ones(len(rows))
+        if self.loss.diag > 0:
+            _, _, diag = bounds(self.loss, self.cost[rows])
+            scale /= diag
         scale[len(came) :] *= -1.0
         gram = self.gram
         if not self.passes.add_gram(self.members[rows], scale, gram, self.stop, self.exact):
