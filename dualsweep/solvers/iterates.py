@@ -51,8 +51,9 @@ TABLES, SMALL = 6, 1 << 24
 # Rows per weight, about, that are enough to precondition with.
 SAMPLE = 3
 
-# Rows that a part of a Hessian product has at least.
-CURVED_ROWS = 125
+# Rows that a part of a Hessian product has at least, and of a look at which rows are free: a thread
+# sees as many in the time that it takes to hand some to another.
+CURVED_ROWS, CHANGED_ROWS = 125, 300_000
 
 
 def slacks_of(
@@ -150,7 +151,7 @@ class _Binary(Slacks):
         # From that of the step before, where few rows have come or gone since.
         if exact and not self.exact:
             self.gram, self.exact = None, True
-        changed = self.passes.each(self._changed, len(self.members), self.light)
+        changed = self.passes.each(self._changed, len(self.members), CHANGED_ROWS)
         came, went = (np.concatenate(rows) for rows in zip(*changed, strict=True))
         if self.gram is None or len(came) + len(went) >= np.count_nonzero(self.summed):
             n_weights = self.passes.n_weights

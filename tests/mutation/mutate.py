@@ -50,6 +50,10 @@ TESTS = {
     "kernels/crammer_singer.py": BLOCKS.format("crammer"),
     "kernels/weston_watkins.py": BLOCKS.format("weston"),
     "solvers/schedules.py": "tests/test_schedules.py -k 'not inside_the_sweep'",
+    "kernels/order.py": (
+        "tests/test_schedules.py tests/test_kernels.py "
+        "-k 'algorithm or recipe or idle or bounds or random_order or any_gain'"
+    ),
     "kernels/certificate.py": "tests/test_kernels.py -k 'certificate or tiny'",
     "kernels/loss.py": "tests/test_kernels.py -k 'losses or share or sweep or tiny'",
     "kernels/intercept.py": "tests/test_free_intercept.py -k intercept_is_best",
@@ -58,7 +62,7 @@ TESTS = {
     ),
     "kernels/scaling.py": "tests/test_kernels.py -k multiple",
     "kernels/multiclass.py": "tests/test_multiclass.py -k 'sweep or kernel or certificate'",
-    "kernels/newton.py": "tests/test_newton.py -k inner_problem",
+    "kernels/newton.py": "tests/test_newton.py -k 'inner_problem or come_and_go'",
     "kernels/newton_multiclass.py": "tests/test_multiclass.py -k newton_passes",
     "kernels/conjugate.py": "tests/test_multiclass.py -k 'system and not threads'",
     "kernels/labels.py": "tests/test_kernels.py -k few_classes",
