@@ -13,7 +13,15 @@ import dualsweep.solvers.iterates as iterates
 import dualsweep.solvers.newton as newton_module
 from dualsweep import LinearSVC
 from dualsweep._threads import Workers
-from dualsweep.kernels.newton import aim, find_changed, implied_dual, slope
+from dualsweep.kernels.newton import (
+    aim,
+    find_changed,
+    implied_dual,
+    implied_weights,
+    respond_and_aim,
+    slope,
+)
+from dualsweep.rows.layouts import as_rows
 from dualsweep.solvers.newton import newton
 from dualsweep.solvers.policy import Policy, newton_cost
 from dualsweep.solvers.run import Run
@@ -85,6 +93,18 @@ def test_the_inner_problem_is_what_it_says(loss, rho):
     found = aim(scores, y, u, cost, naive.numbers(loss), rho, 0.7, made)
     np.testing.assert_allclose(made, q, rtol=1e-12)
     np.testing.assert_allclose(found, (total, curvature), rtol=1e-12)
+
+    # The same with the rows themselves.
+    rows, members, rest = as_rows(X, BIAS), np.arange(15), (cost, naive.numbers(loss), rho)
+    out, weights = np.full((4, 15), np.nan), np.ones(5)
+    sums = implied_weights(rows, members, weights, slack.copy(), slack, 0.0, anchor, y, *rest, *out)
+    assert sums == pytest.approx((losses, excess))
+    np.testing.assert_allclose(weights, 1.0 + oracle.weights(b), rtol=1e-10)
+    again, scratch = np.full(15, np.nan), np.full(15, np.nan)
+    found = respond_and_aim(rows, members, p, scratch, y, u, *rest, 0.7, again)
+    np.testing.assert_allclose(scratch, scores, rtol=1e-12)
+    np.testing.assert_allclose(again, q, rtol=1e-12)
+    np.testing.assert_allclose(found, (total, curvature), rtol=1e-10)
 
 
 def test_rows_that_come_and_go():

@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from .._jit import jit, jit_inline
+from ..rows.functions import row_axpy, row_dot
+from ..rows.layouts import Rows
 from .loss import Loss, beyond, box, gap_share, row_loss
 
-__all__ = ["aim", "find_changed", "implied_dual", "slope"]
+__all__ = [
+    "aim",
+    "find_changed",
+    "implied_dual",
+    "implied_weights",
+    "respond_and_aim",
+    "slope",
+]
 
 
 @jit
@@ -51,6 +60,32 @@ def implied_dual(
     return losses, excess
 
 
+@jit
+def implied_weights(
+    rows: Rows,
+    members: Any,
+    w: Any,
+    slack: Any,
+    along: Any,
+    step: float,
+    anchor: Any,
+    y: Any,
+    cost: Any,
+    loss: Loss,
+    rho: float,
+    u: Any,
+    b: Any,
+    scale: Any,
+    signed: Any,
+) -> tuple[float, float]:
+    """Do what `implied_dual` does, and add the weights of b to w."""
+    sums = implied_dual(slack, along, step, anchor, y, cost, loss, rho, u, b, scale, signed)
+    for t in range(members.shape[0]):
+        if signed[t] != 0.0:
+            row_axpy(rows, members[t], signed[t], w)
+    return sums
+
+
 @jit_inline
 def _slope_of_row(
     u: float, q: float, cost: float, loss: Loss, rho: float, t: float
@@ -87,6 +122,26 @@ def aim(
         total += value
         curvature += curve
     return total, curvature
+
+
+@jit
+def respond_and_aim(
+    rows: Rows,
+    members: Any,
+    p: Any,
+    scores: Any,
+    y: Any,
+    u: Any,
+    cost: Any,
+    loss: Loss,
+    rho: float,
+    t: float,
+    q: Any,
+) -> tuple[float, float]:
+    """Do what `aim` does, from the direction p; `scores` is filled with the responses to it."""
+    for i in range(members.shape[0]):
+        scores[i] = row_dot(rows, members[i], p)
+    return aim(scores, y, u, cost, loss, rho, t, q)
 
 
 @jit

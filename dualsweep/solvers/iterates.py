@@ -18,7 +18,14 @@ from ..kernels.conjugate import (
     first_numbers,
 )
 from ..kernels.loss import bounds
-from ..kernels.newton import aim, find_changed, implied_dual, slope
+from ..kernels.newton import (
+    aim,
+    find_changed,
+    implied_dual,
+    implied_weights,
+    respond_and_aim,
+    slope,
+)
 from ..kernels.newton_multiclass import (
     add_curvature,
     aim_multiclass,
@@ -117,32 +124,56 @@ class _Binary(Slacks):
         return -self.y[part] * scores
 
     def measured(self, part: slice, signed: Any) -> tuple[float, float]:
-        return implied_dual(
-            slack=self.slack[part],
-            along=self.along[part],
-            step=self.step,
-            anchor=self.anchor[part],
-            y=self.y[part],
-            cost=self.cost[part],
-            loss=self.loss,
-            rho=self.rho,
-            u=self.u[part],
-            b=self.b[part],
-            scale=self.scale[part],
-            signed=signed,
-        )
+        return implied_dual(**self._implied(part), signed=signed)
+
+    def _implied(self, part: slice) -> dict[str, Any]:
+        return {
+            "slack": self.slack[part],
+            "along": self.along[part],
+            "step": self.step,
+            "anchor": self.anchor[part],
+            "y": self.y[part],
+            "cost": self.cost[part],
+            "loss": self.loss,
+            "rho": self.rho,
+            "u": self.u[part],
+            "b": self.b[part],
+            "scale": self.scale[part],
+        }
+
+    def weigh(self, weights: Any, sums: dict[int, Any]) -> None:
+        def add(part: slice, w: Any) -> None:
+            sums[part.start] = implied_weights(
+                rows=self.passes.rows,
+                members=self.members[part],
+                w=w,
+                **self._implied(part),
+                signed=np.empty(part.stop - part.start),
+            )
+
+        self.passes.add_parts(add, len(self.members), weights)
 
     def aimed(self, part: slice, scores: Any, t: float) -> tuple[float, float]:
-        return aim(
-            scores=scores,
-            y=self.y[part],
-            u=self.u[part],
-            cost=self.cost[part],
-            loss=self.loss,
-            rho=self.rho,
-            t=t,
-            q=self.along[part],
-        )
+        return aim(scores=scores, **self._aiming(part, t))
+
+    def _aiming(self, part: slice, t: float) -> dict[str, Any]:
+        return {
+            "y": self.y[part],
+            "u": self.u[part],
+            "cost": self.cost[part],
+            "loss": self.loss,
+            "rho": self.rho,
+            "t": t,
+            "q": self.along[part],
+        }
+
+    def aim(self, p: Any, t: float) -> Any:
+        def look(part: slice) -> Any:
+            some, scores = self.members[part], np.empty(part.stop - part.start)
+            aiming = self._aiming(part, t)
+            return np.array(respond_and_aim(self.passes.rows, some, p, scores, **aiming))
+
+        return self.passes.sum(look, len(self.members))
 
     def slope_of(self, part: slice, t: float) -> tuple[float, float]:
         return slope(self.u[part], self.along[part], self.cost[part], self.loss, self.rho, t)

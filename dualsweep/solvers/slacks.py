@@ -86,6 +86,12 @@ class Slacks(ABC):
         self.begin_measure(rho, step, settled)
         sums: dict[int, Any] = {}  # by first row: added up in order, whoever made them
         weights = self.problem.zero_weights()
+        self.weigh(weights, sums)
+        in_order = [sums[first] for first in sorted(sums)]
+        return weights, np.array(in_order).reshape(-1, 2).sum(axis=0)
+
+    def weigh(self, weights: Any, sums: dict[int, Any]) -> None:
+        """Let all parts be `measured`: add the weights of b, and note the sums by first row."""
 
         def signed(part: slice) -> Any:
             made = np.empty((part.stop - part.start, *self.slack.shape[1:]))
@@ -93,8 +99,6 @@ class Slacks(ABC):
             return made
 
         self.passes.add_weighted(self.members, signed, weights)
-        in_order = [sums[first] for first in sorted(sums)]
-        return weights, np.array(in_order).reshape(-1, 2).sum(axis=0)
 
     def begin_measure(self, rho: float, step: float, settled: bool) -> None:
         """Begin what `measure` does."""
