@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._jit import jit, jit_inline
-from ..rows.functions import row_axpy, row_dot
+from .._jit import jit
+from ..rows.functions import row_dot
 from ..rows.layouts import Rows
+from ..rows.passes import add_rows
 from .loss import Loss, beyond, box, gap_share, row_loss
 
 __all__ = [
@@ -80,32 +81,23 @@ def implied_weights(
 ) -> tuple[float, float]:
     """Do what `implied_dual` does, and add the weights of b to w."""
     sums = implied_dual(slack, along, step, anchor, y, cost, loss, rho, u, b, scale, signed)
-    for t in range(members.shape[0]):
-        if signed[t] != 0.0:
-            row_axpy(rows, members[t], signed[t], w)
+    add_rows(rows, members, signed, w)
     return sums
-
-
-@jit_inline
-def _slope_of_row(
-    u: float, q: float, cost: float, loss: Loss, rho: float, t: float
-) -> tuple[float, float]:
-    lower, upper, diag = box(loss, cost)
-    scaled = q / (diag + rho)
-    v = beyond(u + t * scaled, loss.kink / (diag + rho))
-    moves = lower < v < upper and (loss.kink == 0.0 or v != 0.0)
-    return min(max(v, lower), upper) * q, scaled * q if moves else 0.0
 
 
 @jit
 def slope(u: Any, q: Any, cost: Any, loss: Loss, rho: float, t: float) -> tuple[float, float]:
     """Return ``sum_i b_i q_i``, b that of ``u_i + t q_i / (D_i + rho)``, and its derivative."""
+    kink = loss.kink
     total = 0.0
     curvature = 0.0
     for i in range(u.shape[0]):
-        value, curve = _slope_of_row(u[i], q[i], cost[i], loss, rho, t)
-        total += value
-        curvature += curve
+        lower, upper, diag = box(loss, cost[i])
+        scaled = q[i] / (diag + rho)
+        v = beyond(u[i] + t * scaled, kink / (diag + rho))
+        total += min(max(v, lower), upper) * q[i]
+        if lower < v < upper and (kink == 0.0 or v != 0.0):
+            curvature += scaled * q[i]
     return total, curvature
 
 
@@ -114,14 +106,9 @@ def aim(
     scores: Any, y: Any, u: Any, cost: Any, loss: Loss, rho: float, t: float, q: Any
 ) -> tuple[float, float]:
     """Fill in ``q = -y scores``, by how much slacks change in a whole step; return `slope`."""
-    total = 0.0
-    curvature = 0.0
-    for i in range(u.shape[0]):
+    for i in range(q.shape[0]):
         q[i] = -y[i] * scores[i]
-        value, curve = _slope_of_row(u[i], q[i], cost[i], loss, rho, t)
-        total += value
-        curvature += curve
-    return total, curvature
+    return slope(u, q, cost, loss, rho, t)
 
 
 @jit
@@ -129,7 +116,6 @@ def respond_and_aim(
     rows: Rows,
     members: Any,
     p: Any,
-    scores: Any,
     y: Any,
     u: Any,
     cost: Any,
@@ -138,10 +124,10 @@ def respond_and_aim(
     t: float,
     q: Any,
 ) -> tuple[float, float]:
-    """Do what `aim` does, from the direction p; `scores` is filled with the responses to it."""
-    for i in range(members.shape[0]):
-        scores[i] = row_dot(rows, members[i], p)
-    return aim(scores, y, u, cost, loss, rho, t, q)
+    """Do what `aim` does, from the direction p."""
+    for i in range(q.shape[0]):
+        q[i] = -y[i] * row_dot(rows, members[i], p)
+    return slope(u, q, cost, loss, rho, t)
 
 
 @jit

@@ -119,28 +119,6 @@ def implied_dual_multiclass(
     return losses, excess
 
 
-@jit_inline
-def _slope_of_row(
-    u: Any, q: Any, label: int, cost: float, joint: bool, rho: float, t: float, v: Any
-) -> tuple[float, float]:
-    total, curvature = 0.0, 0.0
-    for m in range(u.shape[0]):
-        v[m] = u[m] + t * q[m] / rho
-    top, level, bound = _level(v, label, cost, joint)
-    number, along = 0, 0.0
-    for m in range(u.shape[0]):
-        value = (v[m] - top) - level
-        if m != label and value > 0.0:
-            total += (value if joint else min(value, cost)) * q[m]
-            if _is_free(value, cost, joint):
-                curvature += q[m] * q[m] / rho
-                along += q[m]
-                number += 1
-    if bound:  # the sum stays what it is
-        curvature -= along * along / (number * rho)
-    return total, curvature
-
-
 @jit
 def slope_multiclass(
     u: Any, q: Any, y: Any, cost: Any, joint: bool, rho: float, t: float, v: Any
@@ -151,9 +129,21 @@ def slope_multiclass(
     """
     total, curvature = 0.0, 0.0
     for r in range(u.shape[0]):
-        value, curve = _slope_of_row(u[r], q[r], y[r], cost[r], joint, rho, t, v)
-        total += value
-        curvature += curve
+        label = y[r]
+        for m in range(u.shape[1]):
+            v[m] = u[r, m] + t * q[r, m] / rho
+        top, level, bound = _level(v, label, cost[r], joint)
+        number, along = 0, 0.0
+        for m in range(u.shape[1]):
+            value = (v[m] - top) - level
+            if m != label and value > 0.0:
+                total += (value if joint else min(value, cost[r])) * q[r, m]
+                if _is_free(value, cost[r], joint):
+                    curvature += q[r, m] * q[r, m] / rho
+                    along += q[r, m]
+                    number += 1
+        if bound:  # the sum stays what it is
+            curvature -= along * along / (number * rho)
     return total, curvature
 
 
@@ -165,14 +155,10 @@ def aim_multiclass(
 
     That is q, the scores of all classes less that of the label.
     """
-    total, curvature = 0.0, 0.0
-    for r in range(u.shape[0]):
-        for m in range(u.shape[1]):
+    for r in range(q.shape[0]):
+        for m in range(q.shape[1]):
             q[r, m] = scores[r, m] - scores[r, y[r]]
-        value, curve = _slope_of_row(u[r], q[r], y[r], cost[r], joint, rho, t, v)
-        total += value
-        curvature += curve
-    return total, curvature
+    return slope_multiclass(u, q, y, cost, joint, rho, t, v)
 
 
 @jit

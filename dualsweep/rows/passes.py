@@ -22,7 +22,7 @@ from .functions import row_axpy, row_dot, row_entries, row_outer, row_sqnorm
 from .layouts import Rows, n_rows, n_stored
 from .many_classes import row_add_few, row_scores
 
-__all__ = ["LIGHT_ROWS", "Passes", "chunks"]
+__all__ = ["LIGHT_ROWS", "Passes", "add_rows", "chunks"]
 
 # Passes are cut into parts of at least so many rows or so many entries, at most so many: a part
 # takes its time to be handed to a thread. Gram matrices take longer for a row, and what is done
@@ -288,7 +288,7 @@ class Passes:
     def _add(self, members: Any, coef: Any, W: Any) -> None:
         """Add a chunk to weights."""
         if W.ndim == 1:
-            _add_rows(self.rows, members, coef, W)
+            add_rows(self.rows, members, coef, W)
         else:
             k = W.shape[1]
             _add_rows_many(
@@ -323,7 +323,8 @@ def _respond_many(rows: Rows, members: Any, W: Any, out: Any) -> None:
 
 
 @jit
-def _add_rows(rows: Rows, members: Any, coef: Any, w: Any) -> None:
+def add_rows(rows: Rows, members: Any, coef: Any, w: Any) -> None:
+    """Add ``sum_t coef[t] x`` over some rows to the weights w."""
     for t in range(members.shape[0]):
         if coef[t] != 0.0:
             row_axpy(rows, members[t], coef[t], w)

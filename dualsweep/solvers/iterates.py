@@ -169,9 +169,8 @@ class _Binary(Slacks):
 
     def aim(self, p: Any, t: float) -> Any:
         def look(part: slice) -> Any:
-            some, scores = self.members[part], np.empty(part.stop - part.start)
-            aiming = self._aiming(part, t)
-            return np.array(respond_and_aim(self.passes.rows, some, p, scores, **aiming))
+            some, aiming = self.members[part], self._aiming(part, t)
+            return np.array(respond_and_aim(self.passes.rows, some, p, **aiming))
 
         return self.passes.sum(look, len(self.members))
 
