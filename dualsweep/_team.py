@@ -3,16 +3,20 @@
 A pass that Python's threads share takes the lock twice for each of them, and a thread that sleeps
 needs some 50 microseconds to wake up. Where passes are short and many, all threads call the same
 kernel instead, and stay in it. What they have in common is a few integers, the team: which phase it
-is, how many of its parts somebody has begun, and how many are done. Whoever does the last part of a
-phase does what one thread has to do, and opens the next phase.
+is, how many of its parts somebody has begun, how many are done, and how many threads have left.
+Whoever does the last part of a phase does what one thread has to do, and opens the next phase.
 
 Parts are for whoever asks, so threads may come late, leave, and come back. A thread that finds
 nothing to do for a while leaves: others may need its core.
+
+Where Python decides what the next phase is, one thread is the leader: it opens a phase, does parts
+of it, and waits for those of others, who stay in the kernel from one phase to the next; see `Team`.
 """
 
 from __future__ import annotations
 
 import platform
+import weakref
 from collections.abc import Callable
 from time import sleep
 from typing import Any
@@ -21,13 +25,15 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 
-from ._jit import intrinsic, jit_inline
+from ._jit import intrinsic, jit, jit_inline
 from ._threads import Workers, count_cores
 
 __all__ = [
     "NO_PART",
     "OVER",
+    "PATIENCE",
     "STEP_DONE",
+    "Team",
     "end_phases",
     "is_last_part",
     "new_team",
@@ -41,7 +47,7 @@ OVER, STEP_DONE, NO_PART = -1, -2, -3  # instead of a phase, and what a kernel o
 
 # Places of a team's numbers: each has a cache line. The phase is in the upper half of its number,
 # and the parts that were begun in the lower.
-BEGUN, DONE, END = 0, 8, 16
+BEGUN, DONE, END, LEFT = 0, 8, 16, 24
 PHASE_BITS = 32
 ENDED = -(1 << 62)
 
@@ -51,9 +57,57 @@ PATIENCE, PAUSE = 20_000, 1e-4
 
 def new_team(first: int) -> Any:
     """Return a team at the start of a phase."""
-    team = np.zeros(24, np.int64)
+    team = np.zeros(32, np.int64)
     team[BEGUN] = first << PHASE_BITS
     return team
+
+
+class Team:
+    """Threads that do the parts of a kernel's phases as a leader opens them.
+
+    Parameters
+    ----------
+    workers : Workers
+        The threads.
+    kernel : callable
+        Does parts with a team's numbers until it has looked so many times in vain for another: see
+        `next_part`. Phases are kinds.
+    """
+
+    def __init__(self, workers: Workers, kernel: Callable[[Any, int], int]) -> None:
+        self.workers, self.kernel = workers, kernel
+        self.numbers = new_team(0)
+        self.called = 0
+
+    def do(self, kind: int, count: int, helped: bool = True) -> None:
+        """Do a phase of so many parts, alone or with whoever has time."""
+        open_phase(self.numbers, kind)
+        if helped and count > 1 and self.workers.n_threads > 1:
+            self._call(min(count, self.workers.n_threads, count_cores()) - 1)
+        self.called += 1  # the leader leaves as others do
+        self.kernel(self.numbers, 1)
+        while not are_done(self.numbers, count):
+            sleep(PAUSE)
+
+    def dismiss(self) -> None:
+        """Let go of those who wait for the next phase."""
+        end_phases(self.numbers)
+
+    def _call(self, wanted: int) -> None:
+        """See to it that so many threads are there, or on their way."""
+        missing = wanted - self.called + int(self.numbers[LEFT])
+        if missing <= 0:
+            return
+        # Places in the queue that nobody has time for do not keep what the kernel works on.
+        reference = weakref.ref(self)
+
+        def come() -> None:
+            team = reference()
+            if team is not None:
+                team.kernel(team.numbers, PATIENCE)
+
+        self.called += missing
+        self.workers.call(come, missing)
 
 
 def work_together(
@@ -76,22 +130,24 @@ def work_together(
 
 
 @jit_inline
-def next_part(team: Any, counts: Any) -> tuple[int, int]:
+def next_part(team: Any, counts: Any, looks: int) -> tuple[int, int]:
     """Return a phase and a part of it to do, or OVER or NO_PART and nothing.
 
     Phases are numbered, and their kinds repeat: `counts` are the numbers of parts of each kind.
     """
     n_kinds, mask = len(counts), (1 << PHASE_BITS) - 1
-    for _ in range(PATIENCE):
+    for _ in range(looks):
         begun = _load(team, BEGUN)
         if begun >= 0 and (begun & mask) < counts[(begun >> PHASE_BITS) % n_kinds]:
             begun = _add_one(team, BEGUN)  # which may be the next phase by now
         if begun < 0:
+            _add_one(team, LEFT)
             return OVER, 0
         phase, part = begun >> PHASE_BITS, begun & mask
         if part < counts[phase % n_kinds]:
             return phase, part
         _pause()
+    _add_one(team, LEFT)
     return NO_PART, 0
 
 
@@ -99,6 +155,16 @@ def next_part(team: Any, counts: Any) -> tuple[int, int]:
 def is_last_part(team: Any, count: int) -> bool:
     """Note that a part is done; tell whether it was the last of its phase."""
     return _add_one(team, DONE) == count - 1
+
+
+@jit
+def are_done(team: Any, count: int) -> bool:
+    """Wait a while until so many parts are done; tell whether they are."""
+    for _ in range(PATIENCE):
+        if _load(team, DONE) == count:
+            return True
+        _pause()
+    return False
 
 
 @jit_inline

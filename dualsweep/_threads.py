@@ -79,6 +79,11 @@ class Workers:
         while (task := self._queue.get()) is not None:
             task()
 
+    def call(self, task: Callable[[], None], n: int) -> None:
+        """Let up to n of the other threads do it, each once, when they have nothing else to do."""
+        for _ in range(self._hire(n)):
+            self._queue.put(task)
+
     def submit(self, function: Callable[..., Made], *arguments: Any) -> Future[Made]:
         """Let one of the other threads do it; there has to be one."""
         helpers = self._hire(self.n_threads)
@@ -101,8 +106,7 @@ class Workers:
         if len(items) == 1:  # nothing to share
             return [function(items[0])]
         job: _Job[Item, Made] = _Job(function, items)
-        for _ in range(self._hire(len(job.made) - 1)):
-            self._queue.put(job.help)
+        self.call(job.help, len(job.made) - 1)
         try:
             job.work()
         finally:

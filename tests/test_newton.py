@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits, load_iris
 
 import dualsweep.solvers.iterates as iterates
 import dualsweep.solvers.newton as newton_module
+import dualsweep.solvers.slacks_binary as slacks_binary
 from dualsweep import LinearSVC
 from dualsweep._threads import Workers
 from dualsweep.kernels.newton import (
@@ -26,6 +27,7 @@ from dualsweep.solvers.newton import newton
 from dualsweep.solvers.policy import Policy, newton_cost
 from dualsweep.solvers.run import Run
 from dualsweep.solvers.slacks import aim_together, measure_together
+from dualsweep.solvers.slacks_binary import BinarySlacks
 from dualsweep.solvers.solve import begin, solve
 
 BIAS = 1.5
@@ -46,14 +48,13 @@ def test_the_inner_problem_is_what_it_says(loss, rho):
 
     def inner(w):
         slack = 1 - oracle.Z @ w
-        u, b, scale, signed = np.full((4, 15), np.nan)
+        u, b, scale = out = np.full((3, 15), np.nan)
         moved, along = slack + 0.25 * y, -0.5 * y  # half of it leads to the slacks of w
-        numbers, out = naive.numbers(loss), (u, b, scale, signed)
-        found = implied_dual(moved, along, 0.5, anchor, y, cost, numbers, rho, *out)
+        numbers = naive.numbers(loss)
+        found = implied_dual(moved, along, 0.5, anchor, cost, numbers, rho, *out)
         np.testing.assert_allclose(moved, slack, rtol=1e-12)
-        np.testing.assert_array_equal(signed, y * b)
         before = moved.copy()
-        again = implied_dual(moved, np.full(15, np.inf), 0.0, anchor, y, cost, numbers, rho, *out)
+        again = implied_dual(moved, np.full(15, np.inf), 0.0, anchor, cost, numbers, rho, *out)
         assert again == found  # without a step, nobody knows where it would lead
         np.testing.assert_array_equal(moved, before)
         losses, excess = found
@@ -96,7 +97,7 @@ def test_the_inner_problem_is_what_it_says(loss, rho):
 
     # The same with the rows themselves.
     rows, members, rest = as_rows(X, BIAS), np.arange(15), (cost, naive.numbers(loss), rho)
-    out, weights = np.full((4, 15), np.nan), np.ones(5)
+    out, weights = np.full((3, 15), np.nan), np.ones(5)
     sums = implied_weights(rows, members, weights, slack.copy(), slack, 0.0, anchor, y, *rest, *out)
     assert sums == pytest.approx((losses, excess))
     np.testing.assert_allclose(weights, 1.0 + oracle.weights(b), rtol=1e-10)
@@ -109,12 +110,14 @@ def test_the_inner_problem_is_what_it_says(loss, rho):
 def test_rows_that_come_and_go():
     rng = np.random.default_rng(0)
     before, scale = rng.random(50) < 0.4, rng.random(50) * (rng.random(50) < 0.5)
-    summed, rows = before.copy(), np.full((2, 50), -1)
-    counts = find_changed(scale, summed, 100, *rows)
+    summed, picked = before.copy(), np.full(50, 7)
+    n = find_changed(scale, summed, 100, picked)
     np.testing.assert_array_equal(summed, scale != 0)
-    for found, n, expected in zip(rows, counts, (summed & ~before, before & ~summed), strict=True):
-        np.testing.assert_array_equal(found[:n], 100 + np.flatnonzero(expected))
-        assert (found[n:] == -1).all()
+    changed = np.flatnonzero(summed != before)
+    np.testing.assert_array_equal(
+        picked[:n], np.where(summed[changed], 100 + changed, -101 - changed)
+    )
+    assert (picked[n:] == 7).all()
 
 
 def new_run(problem, **options):
@@ -139,13 +142,18 @@ def test_conjugate_gradients_reach_the_same(monkeypatch, loss, cost):
 @pytest.mark.parametrize("loss", naive.LOWER)
 @pytest.mark.parametrize("layout", ["csr", "dense"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_hessians_are_those_of_the_free_rows(monkeypatch, loss, layout, weighted):
-    """Whether summed up from scratch or from the step before."""
+@pytest.mark.parametrize("small", [True, False])
+def test_hessians_are_those_of_the_free_rows(monkeypatch, loss, layout, weighted, small):
+    """Whether summed up from scratch or from the step before, in one kernel or in a pass."""
+    monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 90)
+    monkeypatch.setattr(slacks_binary, "PICKED_ROWS", 7)
+    monkeypatch.setattr(slacks_binary, "PAIRS_PER_CALL", 200)
+    monkeypatch.setattr(slacks_binary, "GRAM_PARTS", 4 if small else slacks_binary.SMALL_SUMS)
     X, y = naive.random_data(200, 6)
     cost = np.random.default_rng(0).integers(0, 3, 200) if weighted else 1.0
     oracle_Z = naive.augment(X, BIAS)
     problem = naive.library_problem(naive.LAYOUTS[layout](X), y, 3.0 * cost, loss, BIAS)
-    hessian, rows = iterates._Binary.hessian, []
+    hessian, rows = BinarySlacks.hessian, []
 
     def checked(step, exact):
         matrix, scale = hessian(step, exact)
@@ -154,13 +162,14 @@ def test_hessians_are_those_of_the_free_rows(monkeypatch, loss, layout, weighted
         np.testing.assert_allclose(scale * np.tril(matrix), expected, rtol=1e-9, atol=1e-9)
         return matrix, scale
 
-    def counted(passes, members, *rest):
-        rows.append(len(members))
-        return add_gram(passes, members, *rest)
+    def counted(step, n_picked):
+        rows.append(n_picked)
+        return add(step, n_picked)
 
-    add_gram = type(problem.passes).add_gram
-    monkeypatch.setattr(iterates._Binary, "hessian", checked)
-    monkeypatch.setattr(type(problem.passes), "add_gram", counted)
+    how = "_add_picked" if small and layout == "csr" else "_pass_picked"
+    add = getattr(BinarySlacks, how)
+    monkeypatch.setattr(BinarySlacks, "hessian", checked)
+    monkeypatch.setattr(BinarySlacks, how, counted)
     result = solve(problem, solver="newton", tol=1e-9)
     assert result.converged
     if not loss.startswith("squared") or loss == "squared_hinge":  # else nearly all rows are free
@@ -325,14 +334,18 @@ def threaded(problem, n_threads):
 
 @pytest.mark.parametrize("loss", naive.LOWER)
 @pytest.mark.parametrize("solver", ["sweep", "newton"])
-def test_threads_do_not_change_the_result(monkeypatch, loss, solver):
+@pytest.mark.parametrize("layout", ["csr", "dense"])
+def test_threads_do_not_change_the_result(monkeypatch, loss, solver, layout):
+    monkeypatch.setattr("dualsweep._team.count_cores", lambda: 3)
     monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 1)
-    monkeypatch.setattr("dualsweep.solvers.slacks.LIGHT_ROWS", 1)
+    monkeypatch.setattr("dualsweep.solvers.slacks_binary.PICKED_ROWS", 7)
+    monkeypatch.setattr("dualsweep.solvers.iterates.LIGHT_ROWS", 1)
     X, y = naive.random_data(301, 8)
     oracle = naive.Naive(X, y, 1.0, loss, BIAS)
     results = []
+    rows = naive.LAYOUTS[layout](X)
     for n_threads in (1, 2, 3):
-        problem, workers = threaded(naive.library_problem(X, y, 1.0, loss, BIAS), n_threads)
+        problem, workers = threaded(naive.library_problem(rows, y, 1.0, loss, BIAS), n_threads)
         with workers:
             results.append(solve(problem, solver=solver, tol=1e-8, max_iter=10_000))
     one, *more = results
@@ -348,7 +361,7 @@ def test_threads_do_not_change_the_result(monkeypatch, loss, solver):
 @pytest.mark.parametrize("solver", ["sweep", "newton"])
 def test_a_model_does_not_depend_on_its_threads(monkeypatch, multi_class, solver):
     monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 1)
-    monkeypatch.setattr("dualsweep.solvers.slacks.LIGHT_ROWS", 1)
+    monkeypatch.setattr("dualsweep.solvers.iterates.LIGHT_ROWS", 1)
     X, y = load_iris(return_X_y=True)
     params = {"multi_class": multi_class, "solver": solver, "tol": 1e-4, "random_state": 0}
     one, *more = (LinearSVC(n_jobs=n_jobs, **params).fit(X, y) for n_jobs in (1, 2, 5))

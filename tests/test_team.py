@@ -10,6 +10,7 @@ from dualsweep._jit import jit
 from dualsweep._team import (
     NO_PART,
     OVER,
+    PATIENCE,
     STEP_DONE,
     end_phases,
     is_last_part,
@@ -26,7 +27,7 @@ from dualsweep._threads import Workers
 def add_in_turn(team, values, counts, most_phases):
     """In phase p every part doubles its value and adds p; the sum of all is value 0 of the next."""
     while True:
-        phase, part = next_part(team, (counts[0], counts[1]))
+        phase, part = next_part(team, (counts[0], counts[1]), PATIENCE)
         if phase < 0:
             return phase
         values[phase % 2, part] = 2.0 * values[phase % 2, part] + phase

@@ -14,6 +14,7 @@ import numpy as np
 from .._jit import generic, implements, jit, jit_inline, jit_sums
 from .._team import (
     OVER,
+    PATIENCE,
     STEP_DONE,
     end_phases,
     is_last_part,
@@ -88,7 +89,7 @@ def conjugate_gradients(system: System, team: Any) -> int:
     numbers, dots = system.numbers, system.dots
     counts = (system.bounds.shape[0] - 1, k, k, FEATURE_PARTS, FEATURE_PARTS)
     while True:
-        phase, part = next_part(team, counts)
+        phase, part = next_part(team, counts, PATIENCE)
         if phase < 0:
             return phase
         kind = phase % len(counts)

@@ -22,12 +22,16 @@ from .functions import row_axpy, row_dot, row_entries, row_outer, row_sqnorm
 from .layouts import Rows, n_rows, n_stored
 from .many_classes import row_add_few, row_scores
 
-__all__ = ["LIGHT_ROWS", "Passes", "add_rows", "chunks"]
+__all__ = ["LIGHT_ROWS", "PAIRS_PER_CALL", "SMALL_SUMS", "Passes", "chunks"]
 
 # Passes are cut into parts of at least so many rows or so many entries, at most so many: a part
 # takes its time to be handed to a thread. Gram matrices take longer for a row, and what is done
 # with a number per row is light.
 PARTS, PART_ROWS, PART_ENTRIES, GRAM_ROWS, LIGHT_ROWS = 16, 10_000, 1_000_000, 1024, 30_000
+
+# Parts that threads take inside a kernel are so many times as many and as small: they are taken in
+# no time, and one thread that is late holds up the less.
+FINER = 4
 
 # Each part of a weighted sum has weights of its own to add to, which have to be filled with zeros
 # and added up. There are as many parts as have so many entries per weight, or one.
@@ -223,6 +227,16 @@ class Passes:
         per_weight = self.n_stored / max(n_weights, 1)
         return self._parts(n, max(min(PARTS, int(per_weight / ENTRIES_PER_WEIGHT)), 1), part_rows)
 
+    def count_fine_parts(self, n: int) -> tuple[int, int]:
+        """Return in how many parts threads inside a kernel take n members.
+
+        And in how many where each part adds to weights of its own, all of them in memory at once.
+        """
+        least = min(PART_ROWS, PART_ENTRIES / self.per_row) / FINER
+        parts = max(min(FINER * PARTS, int(n / least)), 1)
+        per_weight = self.n_stored / self.n_weights / ENTRIES_PER_WEIGHT
+        return parts, max(min(parts, int(per_weight), SMALL_SUMS // self.n_weights), 1)
+
     def add_gram(
         self, members: Any, scale: Any, out: Any, stop: Callable[[], bool], exact: bool = False
     ) -> bool:
@@ -288,7 +302,7 @@ class Passes:
     def _add(self, members: Any, coef: Any, W: Any) -> None:
         """Add a chunk to weights."""
         if W.ndim == 1:
-            add_rows(self.rows, members, coef, W)
+            _add_rows(self.rows, members, coef, W)
         else:
             k = W.shape[1]
             _add_rows_many(
@@ -323,8 +337,7 @@ def _respond_many(rows: Rows, members: Any, W: Any, out: Any) -> None:
 
 
 @jit
-def add_rows(rows: Rows, members: Any, coef: Any, w: Any) -> None:
-    """Add ``sum_t coef[t] x`` over some rows to the weights w."""
+def _add_rows(rows: Rows, members: Any, coef: Any, w: Any) -> None:
     for t in range(members.shape[0]):
         if coef[t] != 0.0:
             row_axpy(rows, members[t], coef[t], w)

@@ -17,15 +17,6 @@ from ..kernels.conjugate import (
     conjugate_gradients,
     first_numbers,
 )
-from ..kernels.loss import bounds
-from ..kernels.newton import (
-    aim,
-    find_changed,
-    implied_dual,
-    implied_weights,
-    respond_and_aim,
-    slope,
-)
 from ..kernels.newton_multiclass import (
     add_curvature,
     aim_multiclass,
@@ -37,7 +28,9 @@ from ..kernels.newton_multiclass import (
 from ..problems.binary import BinaryProblem
 from ..problems.multiclass import MulticlassProblem
 from ..rows.dense import DensePasses
+from ..rows.passes import LIGHT_ROWS
 from .slacks import Slacks, part_of
+from .slacks_binary import BinarySlacks
 
 __all__ = [
     "DIRECT_WEIGHTS",
@@ -58,9 +51,8 @@ TABLES, SMALL = 6, 1 << 24
 # Rows per weight, about, that are enough to precondition with.
 SAMPLE = 3
 
-# Rows that a part of a Hessian product has at least, and of a look at which rows are free: a thread
-# sees as many in the time that it takes to hand some to another.
-CURVED_ROWS, CHANGED_ROWS = 125, 300_000
+# Rows that a part of a Hessian product has at least.
+CURVED_ROWS = 125
 
 
 def slacks_of(
@@ -68,7 +60,7 @@ def slacks_of(
 ) -> Slacks:
     """Return the slacks of w, and dual variables as the first anchor."""
     if isinstance(problem, BinaryProblem):
-        return _Binary(problem, w, alpha, stop, keep_gram)
+        return BinarySlacks(problem, w, alpha, stop, keep_gram)
     assert isinstance(problem, MulticlassProblem)
     return _Multiclass(problem, w, alpha, stop)
 
@@ -99,122 +91,6 @@ def shares_passes(passes: Any) -> bool:
     return isinstance(passes, DensePasses) and passes.n_weights <= DIRECT_WEIGHTS
 
 
-class _Binary(Slacks):
-    def __init__(
-        self,
-        problem: BinaryProblem,
-        w: Any,
-        alpha: Any,
-        stop: Callable[[], bool],
-        keep_gram: bool,
-    ) -> None:
-        self.loss = problem.loss
-        self.y = part_of(problem.y, problem.candidates)
-        self.scale = np.empty(len(self.y))  # by how much b changes with its slack
-        super().__init__(problem, w, alpha, stop)
-        # The Gram matrix of some rows, and which they are.
-        self.gram: Any = None
-        self.keep_gram, self.exact = keep_gram, False
-        self.summed = np.zeros(len(self.y), bool)
-
-    def first_slack(self) -> Any:
-        return self.problem.slack_at_zero()
-
-    def change(self, part: slice, scores: Any) -> Any:
-        return -self.y[part] * scores
-
-    def measured(self, part: slice, signed: Any) -> tuple[float, float]:
-        return implied_dual(**self._implied(part), signed=signed)
-
-    def _implied(self, part: slice) -> dict[str, Any]:
-        return {
-            "slack": self.slack[part],
-            "along": self.along[part],
-            "step": self.step,
-            "anchor": self.anchor[part],
-            "y": self.y[part],
-            "cost": self.cost[part],
-            "loss": self.loss,
-            "rho": self.rho,
-            "u": self.u[part],
-            "b": self.b[part],
-            "scale": self.scale[part],
-        }
-
-    def weigh(self, weights: Any, sums: dict[int, Any]) -> None:
-        def add(part: slice, w: Any) -> None:
-            sums[part.start] = implied_weights(
-                rows=self.passes.rows,
-                members=self.members[part],
-                w=w,
-                **self._implied(part),
-                signed=np.empty(part.stop - part.start),
-            )
-
-        self.passes.add_parts(add, len(self.members), weights)
-
-    def aimed(self, part: slice, scores: Any, t: float) -> tuple[float, float]:
-        return aim(scores=scores, **self._aiming(part, t))
-
-    def _aiming(self, part: slice, t: float) -> dict[str, Any]:
-        return {
-            "y": self.y[part],
-            "u": self.u[part],
-            "cost": self.cost[part],
-            "loss": self.loss,
-            "rho": self.rho,
-            "t": t,
-            "q": self.along[part],
-        }
-
-    def aim(self, p: Any, t: float) -> Any:
-        def look(part: slice) -> Any:
-            some, aiming = self.members[part], self._aiming(part, t)
-            return np.array(respond_and_aim(self.passes.rows, some, p, **aiming))
-
-        return self.passes.sum(look, len(self.members))
-
-    def slope_of(self, part: slice, t: float) -> tuple[float, float]:
-        return slope(self.u[part], self.along[part], self.cost[part], self.loss, self.rho, t)
-
-    def hessian(self, exact: bool) -> tuple[Any, float]:
-        # From that of the step before, where few rows have come or gone since.
-        if exact and not self.exact:
-            self.gram, self.exact = None, True
-        changed = self.passes.each(self._changed, len(self.members), CHANGED_ROWS)
-        came, went = (np.concatenate(rows) for rows in zip(*changed, strict=True))
-        if self.gram is None or len(came) + len(went) >= np.count_nonzero(self.summed):
-            n_weights = self.passes.n_weights
-            self.gram = np.zeros((n_weights, n_weights))
-            came, went = np.flatnonzero(self.summed), went[:0]
-        rows = np.concatenate([came, went])
-        scale = np.ones(len(rows))
-        if self.loss.diag > 0:
-            _, _, diag = bounds(self.loss, self.cost[rows])
-            scale /= diag
-        scale[len(came) :] *= -1.0
-        gram = self.gram
-        if not self.passes.add_gram(self.members[rows], scale, gram, self.stop, self.exact):
-            self.gram = None
-            return None, 1.0
-        if not self.keep_gram:
-            self.gram = None
-        return gram, 1.0 / self.rho if self.rho > 0.0 else 1.0
-
-    def _changed(self, part: slice) -> tuple[Any, Any]:
-        """Return which rows of a part have become free since the last time, and are no more."""
-        came, went = np.empty((2, part.stop - part.start), np.int64)
-        n_came, n_went = find_changed(self.scale[part], self.summed[part], part.start, came, went)
-        return came[:n_came], went[:n_went]
-
-    def product(self, v: Any) -> Any:
-        free = np.flatnonzero(self.scale)
-        scale, members = self.scale[free], self.members[free]
-        out = self.problem.zero_weights()
-        self.passes.add_product(members, v, lambda some, scores: scale[some] * scores, out)
-        return out
-
-
 class _Multiclass(Slacks):
     def __init__(
         self, problem: MulticlassProblem, w: Any, alpha: Any, stop: Callable[[], bool]
@@ -222,6 +98,7 @@ class _Multiclass(Slacks):
         self.joint, self.n_classes = problem.joint, problem.n_classes
         self.y = part_of(problem.y, problem.candidates)
         super().__init__(problem, w, alpha, stop)
+        self.light = max(LIGHT_ROWS // self.n_classes, 1)
         self.free = np.empty(self.slack.shape, bool)  # which dual variables move with their slacks
         self.bound = np.empty(len(self.y), bool)  # whether their sum does not
         self.curved: Any = None  # rows with any that are free, if they are known
@@ -253,6 +130,20 @@ class _Multiclass(Slacks):
             signed=signed,
         )
 
+    def measure(self, rho: float, step: float, settled: bool) -> tuple[Any, Any]:
+        self.begin_measure(rho, step, settled)
+        sums: dict[int, Any] = {}  # by first row: added up in order, whoever made them
+        weights = self.problem.zero_weights()
+
+        def signed(part: slice) -> Any:
+            made = np.empty((part.stop - part.start, self.n_classes))
+            sums[part.start] = self.measured(part, made)
+            return made
+
+        self.passes.add_weighted(self.members, signed, weights)
+        in_order = [sums[first] for first in sorted(sums)]
+        return weights, np.array(in_order).reshape(-1, 2).sum(axis=0)
+
     def aimed(self, part: slice, scores: Any, t: float) -> tuple[float, float]:
         return aim_multiclass(
             scores=scores,
@@ -266,17 +157,27 @@ class _Multiclass(Slacks):
             v=np.empty(self.n_classes),
         )
 
-    def slope_of(self, part: slice, t: float) -> tuple[float, float]:
-        return slope_multiclass(
-            u=self.u[part],
-            q=self.along[part],
-            y=self.y[part],
-            cost=self.cost[part],
-            joint=self.joint,
-            rho=self.rho,
-            t=t,
-            v=np.empty(self.n_classes),
-        )
+    def aim(self, p: Any, t: float) -> Any:
+        def look(part: slice, scores: Any, totals: Any) -> None:
+            totals += self.aimed(part, scores, t)
+
+        return self.passes.scan(self.members, p, look, 2)
+
+    def slope(self, t: float) -> Any:
+        def slope_of(part: slice) -> Any:
+            sums = slope_multiclass(
+                u=self.u[part],
+                q=self.along[part],
+                y=self.y[part],
+                cost=self.cost[part],
+                joint=self.joint,
+                rho=self.rho,
+                t=t,
+                v=np.empty(self.n_classes),
+            )
+            return np.array(sums)
+
+        return self.passes.sum(slope_of, len(self.members), part_rows=self.light)
 
     def _curved(self) -> Any:
         """Return the rows with free dual variables, their classes, and what `free` tells of them.

@@ -90,7 +90,7 @@ def newton(*runs: Run) -> None:
     steps = _map_of(runs[0])(Iterate, runs)
     if len(steps) > 1:  # threads share the problems, and not what is light of one
         for step in steps:
-            step.rows.light = max(len(step.rows.members), 1)
+            step.rows.helped = False
     while True:
         try:
             return _in_step(steps)

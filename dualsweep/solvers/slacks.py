@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ..rows.passes import LIGHT_ROWS
-
 __all__ = ["Slacks", "aim_together", "measure_together", "part_of"]
 
 
@@ -32,7 +30,6 @@ class Slacks(ABC):
         self.along = np.zeros_like(self.slack)  # by how much slacks change in a whole step
         self.passes.scan(self.members, w, self._start, 0)
         self.u, self.b = np.empty_like(self.slack), np.empty_like(self.slack)
-        self.light = max(LIGHT_ROWS // max(self.slack.shape[1:], default=1), 1)
 
     def visit(self, problem: Any) -> None:
         """Take the rows, as a problem."""
@@ -63,10 +60,6 @@ class Slacks(ABC):
         """Do what `aim` does for a part, from its responses to p."""
 
     @abstractmethod
-    def slope_of(self, part: slice, t: float) -> tuple[float, float]:
-        """Return the part of a part in `slope`."""
-
-    @abstractmethod
     def hessian(self, exact: bool) -> tuple[Any, float]:
         """Return a matrix, not to be changed, and a factor: the Hessian without its identity.
 
@@ -78,27 +71,20 @@ class Slacks(ABC):
     def product(self, v: Any) -> Any:
         """Return the product of the Hessian, without its identity, with v."""
 
+    @abstractmethod
     def measure(self, rho: float, step: float, settled: bool) -> tuple[Any, Any]:
         """Take a step, then compute b; return its weights, the losses, and what b fails to prove.
 
         If settled, b has become the anchor before that.
         """
-        self.begin_measure(rho, step, settled)
-        sums: dict[int, Any] = {}  # by first row: added up in order, whoever made them
-        weights = self.problem.zero_weights()
-        self.weigh(weights, sums)
-        in_order = [sums[first] for first in sorted(sums)]
-        return weights, np.array(in_order).reshape(-1, 2).sum(axis=0)
 
-    def weigh(self, weights: Any, sums: dict[int, Any]) -> None:
-        """Let all parts be `measured`: add the weights of b, and note the sums by first row."""
+    @abstractmethod
+    def aim(self, p: Any, t: float) -> Any:
+        """Let p be a whole step; return `slope`."""
 
-        def signed(part: slice) -> Any:
-            made = np.empty((part.stop - part.start, *self.slack.shape[1:]))
-            sums[part.start] = self.measured(part, made)
-            return made
-
-        self.passes.add_weighted(self.members, signed, weights)
+    @abstractmethod
+    def slope(self, t: float) -> Any:
+        """Return ``sum_i b_i q_i`` where slacks have changed by t q, and its derivative in t."""
 
     def begin_measure(self, rho: float, step: float, settled: bool) -> None:
         """Begin what `measure` does."""
@@ -109,27 +95,9 @@ class Slacks(ABC):
     def _start(self, part: slice, scores: Any, totals: Any) -> None:
         self.slack[part] += self.change(part, scores)
 
-    def aim(self, p: Any, t: float) -> Any:
-        """Let p be a whole step; return `slope`."""
-
-        def look(part: slice, scores: Any, totals: Any) -> None:
-            totals += self.aimed(part, scores, t)
-
-        return self.passes.scan(self.members, p, look, 2)
-
-    def slope(self, t: float) -> Any:
-        """Return ``sum_i b_i q_i`` where slacks have changed by t q, and its derivative in t."""
-        return self._sum(lambda part: self.slope_of(part, t))
-
     def duals(self) -> Any:
         """Return b as dual variables of the problem."""
         return self.problem.alpha_of(self.members, self.b)
-
-    def _sum(self, function: Callable[[slice], tuple[float, float]]) -> Any:
-        """Return the sums of what `function` returns for the parts of the rows."""
-        return self.passes.sum(
-            lambda part: np.array(function(part)), len(self.members), part_rows=self.light
-        )
 
 
 def part_of(array: Any, members: Any) -> Any:
