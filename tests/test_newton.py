@@ -107,6 +107,61 @@ def test_the_inner_problem_is_what_it_says(loss, rho):
     np.testing.assert_allclose(found, (total, curvature), rtol=1e-10)
 
 
+@pytest.mark.parametrize("loss", naive.LOWER)
+@pytest.mark.parametrize("layout", ["csr", "dense"])
+@pytest.mark.parametrize("part_rows", [10_000, 40])
+def test_inner_problems_one_after_the_other(monkeypatch, loss, layout, part_rows):
+    """Steps, anchors, slopes and Hessians of the slacks, against NumPy."""
+    monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", part_rows)
+    monkeypatch.setattr("dualsweep.rows.passes.ENTRIES_PER_WEIGHT", 1)
+    monkeypatch.setattr(slacks_binary, "PICKED_ROWS", 5)
+    rng = np.random.default_rng(0)
+    X, y = naive.random_data(60, 6)
+    cost = rng.integers(0, 3, 60).astype(float)
+    used = cost > 0
+    problem = naive.library_problem(naive.LAYOUTS[layout](X), y, cost, loss, BIAS)
+    oracle = naive.Naive(X[used], y[used], cost[used], loss, BIAS)
+    diag = oracle.diag * np.ones(used.sum())
+    w = rng.normal(size=7)
+    anchor = np.clip(rng.normal(size=60), -0.2, 0.5) * (problem.loss.lower < 0)
+    slacks = iterates.slacks_of(problem, w, np.where(used, anchor, 0.0), lambda: False)
+    anchor, step, b = anchor[used], 0.0, None
+    rho = 0.0 if naive.HAS_DIAGONAL[loss] else 0.4
+
+    def dual_at(w):
+        u = (1.0 - oracle.Z @ w + rho * anchor) / (diag + rho)
+        shrunk = np.sign(u) * np.maximum(np.abs(u) - oracle.kink / (diag + rho), 0.0)
+        free = (oracle.lower < shrunk) & (shrunk < oracle.upper)
+        return np.clip(shrunk, oracle.lower, oracle.upper), free & (not oracle.kink or shrunk != 0)
+
+    for settled in (False, True, False, True, True):
+        if settled:
+            anchor = b
+            rho /= 2.0
+        weights, sums = slacks.measure(rho=rho, step=step, settled=settled)
+        b, free = dual_at(w)
+        np.testing.assert_allclose(slacks.slack, 1.0 - oracle.Z @ w, atol=1e-12)
+        np.testing.assert_allclose(slacks.b, b, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(weights, oracle.weights(b), rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(sums[0] + w @ w / 2, oracle.primal(w))
+        gradient = w - oracle.weights(b)
+        np.testing.assert_allclose(
+            sums[1] + gradient @ gradient / 2, oracle.primal(w) - oracle.dual(b), rtol=1e-9
+        )
+        matrix, scale = slacks.hessian(exact=True)
+        expected = oracle.Z.T @ np.diag(free / (diag + rho)) @ oracle.Z
+        np.testing.assert_allclose(scale * np.tril(matrix), np.tril(expected), atol=1e-9)
+        p, q = rng.normal(size=7), None
+        for t in (0.5, 0.2):
+            found = slacks.slope(t) if q is not None else slacks.aim(p, t)
+            q = -oracle.Z @ p
+            moved, free = dual_at(w + t * p)
+            expected = moved @ q, (q**2 * free / (diag + rho)).sum()
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+        step = 0.2
+        w = w + step * p
+
+
 def test_rows_that_come_and_go():
     rng = np.random.default_rng(0)
     before, scale = rng.random(50) < 0.4, rng.random(50) * (rng.random(50) < 0.5)

@@ -1,6 +1,9 @@
 """Teams: every part of every phase is done once, in order, whoever does it."""
 
 import threading
+import weakref
+from functools import partial
+from time import sleep
 
 import numpy as np
 import pytest
@@ -98,3 +101,66 @@ def test_who_finds_nothing_to_do_leaves_and_comes_back():
         )
     finished.join()
     np.testing.assert_array_equal(values, naive(np.zeros((2, 3)), (1, 2), 1, 5))
+
+
+@jit
+def count_parts(done, counts, team, looks):
+    """Every part counts how often it was done, and notes the phase."""
+    while True:
+        kind, part = next_part(team, counts, looks)
+        if kind < 0:
+            return kind
+        done[kind, part] += 1
+        is_last_part(team, counts[kind])
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 7])
+@pytest.mark.parametrize("helped", [True, False])
+def test_a_leader_has_every_part_done_once(monkeypatch, n_threads, helped):
+    monkeypatch.setattr(_team, "count_cores", lambda: 7)
+    done, counts = np.zeros((3, 50), int), np.array([50, 1, 9])
+    with Workers(n_threads) as workers:
+        team = _team.Team(workers, partial(count_parts, done, counts))
+        for turn in range(1, 200):
+            for kind, count in enumerate(counts.tolist()):
+                team.do(kind, count, helped)
+                assert (done[kind, :count] == turn).all()
+                assert (done[kind, count:] == 0).all()
+            if turn % 20 == 0:
+                team.dismiss()
+        assert (team.called > 3 * 199) == (helped and n_threads > 1)
+    assert team.called == team.numbers[_team.LEFT]  # who was called has come, and left
+
+
+def test_who_was_called_stays_for_the_next_phase_unless_dismissed(monkeypatch):
+    monkeypatch.setattr(_team, "count_cores", lambda: 3)
+    monkeypatch.setattr(_team, "PATIENCE", 1 << 60)
+    done, counts = np.zeros((1, 6), int), np.array([6])
+    with Workers(3) as workers:
+        team = _team.Team(workers, partial(count_parts, done, counts))
+        for phases in range(1, 5):
+            team.do(0, 6)
+            assert team.called == phases + 2  # the leader each time, and two others
+        team.dismiss()
+        while team.called > team.numbers[_team.LEFT]:
+            sleep(1e-3)
+        team.do(0, 6)
+        assert team.called == 5 + 2 + 2
+        team.dismiss()
+
+
+def test_places_in_a_queue_do_not_keep_a_team(monkeypatch):
+    monkeypatch.setattr(_team, "count_cores", lambda: 2)
+    busy, counts = threading.Event(), np.array([2])
+    with Workers(2) as workers:
+        waiting = workers.submit(busy.wait)
+        done = np.zeros((1, 2), int)
+        team = _team.Team(workers, partial(count_parts, done, counts))
+        team.do(0, 2)  # while the other thread has no time
+        np.testing.assert_array_equal(done, 1)
+        assert team.called - team.numbers[_team.LEFT] == 1
+        reference = weakref.ref(team)
+        del team
+        assert reference() is None
+        busy.set()
+        assert waiting.result()
