@@ -1,4 +1,4 @@
-"""What kernels do with a row and the weights of many classes; see `dualsweep.rows.functions`."""
+"""What kernels do with rows and the weights of many classes; see `dualsweep.rows.functions`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from .._jit import DOT_MATH, FUSED_MATH, generic, implements
+from .._jit import DOT_MATH, FUSED_MATH, generic, implements, jit
 from .._lanes import add_outer_lanes, add_scores_lanes
-from .functions import is_csr, precision
+from .functions import is_csr, precision, row_entries
 from .layouts import Rows
 
-__all__ = ["row_add_few", "row_scores", "row_scores_few"]
+__all__ = ["add_outer_many", "row_add_few", "row_scores", "row_scores_few", "whole_gram"]
 
 
 @generic
@@ -187,3 +187,50 @@ def _row_add_few(rows: Any, i: Any, classes: Any, step: Any, n: Any, W: Any, scr
             weights[d] += s * dtype(rows.bias)
 
     return add_csr if is_csr(rows) else add_dense
+
+
+@jit
+def add_outer_many(
+    rows: Rows,
+    members: Any,
+    counts: Any,
+    classes: Any,
+    M: Any,
+    out: Any,
+    values: Any,
+    places: Any,
+) -> None:
+    """Add to `out` the blocks of ``sum_i (x_i x_i') (x) M_i``, as far as they differ.
+
+    ``out[a, c]`` is the block of the classes a >= c, a matrix over features of which the lower half
+    is filled in, the order of features being that of the rows' entries; see `whole_gram`.
+    """
+    for t in range(members.shape[0]):
+        if counts[t] == 0:
+            continue
+        entries = row_entries(rows, members[t], values, places)
+        for a in range(counts[t]):
+            for c in range(a + 1):
+                one, other = classes[t, a], classes[t, c]
+                block = out[max(one, other), min(one, other)]
+                scale = M[t, a, c]
+                for e in range(entries):
+                    line = block[places[e]]
+                    value = scale * values[e]
+                    for f in range(e + 1):
+                        line[places[f]] += value * values[f]
+
+
+def whole_gram(blocks: Any) -> Any:
+    """Return the matrix over all weights, in the order of W, from what `add_outer_many` filled.
+
+    An entry of a block is in one of its two places, which one depending on the order of a row's
+    entries; blocks are symmetric, and those of (a, c) and (c, a) the same.
+    """
+    k, _, d, _ = blocks.shape
+    diagonal = blocks.diagonal(axis1=2, axis2=3).copy()
+    blocks = blocks + blocks.transpose(0, 1, 3, 2)
+    blocks[..., np.arange(d), np.arange(d)] = diagonal
+    lower = np.tri(k, k=-1, dtype=bool)
+    blocks[lower.T] = blocks.transpose(1, 0, 2, 3)[lower.T]
+    return np.ascontiguousarray(blocks.transpose(2, 0, 3, 1)).reshape(d * k, d * k)

@@ -18,9 +18,9 @@ import numpy as np
 from .._jit import jit
 from .._symmetric import add_lower
 from .._threads import Workers
-from .functions import row_axpy, row_dot, row_entries, row_outer, row_sqnorm
+from .functions import row_axpy, row_dot, row_outer, row_sqnorm
 from .layouts import Rows, n_rows, n_stored
-from .many_classes import row_add_few, row_scores
+from .many_classes import add_outer_many, row_add_few, row_scores, whole_gram
 
 __all__ = ["LIGHT_ROWS", "PAIRS_PER_CALL", "SMALL_SUMS", "Passes", "chunks"]
 
@@ -280,13 +280,13 @@ class Passes:
             blocks = np.zeros((k, k, d, d))
             values, places = np.empty(d), np.empty(d, np.int64)
             for chunk in chunks(part, min(CHUNK / k**2, PAIRS_PER_CALL / pairs)):
-                _add_outer_many(self.rows, members[chunk], *factors(chunk), blocks, values, places)
+                add_outer_many(self.rows, members[chunk], *factors(chunk), blocks, values, places)
                 if stop():
                     break
             return blocks
 
         blocks = self.sum(part, len(members), self.gram_parts(k), GRAM_ROWS)
-        return None if stop() else _whole_gram(blocks)
+        return None if stop() else whole_gram(blocks)
 
     def _parts(self, n: int, most: int, part_rows: int | None) -> list[slice]:
         """Cut n members into parts, the same whoever works on them."""
@@ -363,50 +363,3 @@ def _add_outer(rows: Rows, members: Any, scale: Any, out: Any) -> None:
     """Add half of ``sum_t scale[t] x x'``: the sum is ``out + out'``."""
     for t in range(members.shape[0]):
         row_outer(rows, members[t], scale[t], out)
-
-
-@jit
-def _add_outer_many(
-    rows: Rows,
-    members: Any,
-    counts: Any,
-    classes: Any,
-    M: Any,
-    out: Any,
-    values: Any,
-    places: Any,
-) -> None:
-    """Add to `out` the blocks of ``sum_i (x_i x_i') (x) M_i``, as far as they differ.
-
-    ``out[a, c]`` is the block of the classes a >= c, a matrix over features of which the lower half
-    is filled in, the order of features being that of the rows' entries; see `_whole_gram`.
-    """
-    for t in range(members.shape[0]):
-        if counts[t] == 0:
-            continue
-        entries = row_entries(rows, members[t], values, places)
-        for a in range(counts[t]):
-            for c in range(a + 1):
-                one, other = classes[t, a], classes[t, c]
-                block = out[max(one, other), min(one, other)]
-                scale = M[t, a, c]
-                for e in range(entries):
-                    line = block[places[e]]
-                    value = scale * values[e]
-                    for f in range(e + 1):
-                        line[places[f]] += value * values[f]
-
-
-def _whole_gram(blocks: Any) -> Any:
-    """Return the matrix over all weights, in the order of W, from what `_add_outer_many` filled.
-
-    An entry of a block is in one of its two places, which one depending on the order of a row's
-    entries; blocks are symmetric, and those of (a, c) and (c, a) the same.
-    """
-    k, _, d, _ = blocks.shape
-    diagonal = blocks.diagonal(axis1=2, axis2=3).copy()
-    blocks = blocks + blocks.transpose(0, 1, 3, 2)
-    blocks[..., np.arange(d), np.arange(d)] = diagonal
-    lower = np.tri(k, k=-1, dtype=bool)
-    blocks[lower.T] = blocks.transpose(1, 0, 2, 3)[lower.T]
-    return np.ascontiguousarray(blocks.transpose(2, 0, 3, 1)).reshape(d * k, d * k)

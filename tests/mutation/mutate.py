@@ -70,6 +70,7 @@ TESTS = {
     "kernels/duals.py": "tests/test_duals.py",
     "rows/functions.py": "tests/test_rows.py",
     "rows/layouts.py": "tests/test_rows.py",
+    "rows/many_classes.py": "tests/test_rows.py tests/test_passes.py",
     "rows/passes.py": "tests/test_passes.py",
 }
 
