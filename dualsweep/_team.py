@@ -45,20 +45,20 @@ __all__ = [
 
 OVER, STEP_DONE, NO_PART = -1, -2, -3  # instead of a phase, and what a kernel of a team returns
 
-# Places of a team's numbers: each has a cache line. The phase is in the upper half of its number,
-# and the parts that were begun in the lower.
+# Places of a team's numbers: each has a cache line. The first is three numbers in one, which are
+# read at once: the phase, how many parts it has, and in the lowest bits how many were begun.
 BEGUN, DONE, END, LEFT = 0, 8, 16, 24
-PHASE_BITS = 32
+PART_BITS, PHASE_BITS = 20, 40
 ENDED = -(1 << 62)
 
 # Looks for a part before a thread leaves, about a millisecond, and seconds until it comes back.
 PATIENCE, PAUSE = 20_000, 1e-4
 
 
-def new_team(first: int) -> Any:
-    """Return a team at the start of a phase."""
+def new_team(phase: int, count: int) -> Any:
+    """Return a team at the start of a phase of so many parts."""
     team = np.zeros(32, np.int64)
-    team[BEGUN] = first << PHASE_BITS
+    team[BEGUN] = phase << PHASE_BITS | count << PART_BITS
     return team
 
 
@@ -71,17 +71,17 @@ class Team:
         The threads.
     kernel : callable
         Does parts with a team's numbers until it has looked so many times in vain for another: see
-        `next_part`. Phases are kinds.
+        `next_part`.
     """
 
     def __init__(self, workers: Workers, kernel: Callable[[Any, int], int]) -> None:
         self.workers, self.kernel = workers, kernel
-        self.numbers = new_team(0)
+        self.numbers = new_team(0, 0)
         self.called = 0
 
-    def do(self, kind: int, count: int, helped: bool = True) -> None:
+    def do(self, phase: int, count: int, helped: bool = True) -> None:
         """Do a phase of so many parts, alone or with whoever has time."""
-        open_phase(self.numbers, kind)
+        open_phase(self.numbers, phase, count)
         if helped and count > 1 and self.workers.n_threads > 1:
             self._call(min(count, self.workers.n_threads, count_cores()) - 1)
         self.called += 1  # the leader leaves as others do
@@ -130,25 +130,22 @@ def work_together(
 
 
 @jit_inline
-def next_part(team: Any, counts: Any, looks: int) -> tuple[int, int]:
-    """Return a phase and a part of it to do, or OVER or NO_PART and nothing.
-
-    Phases are numbered, and their kinds repeat: `counts` are the numbers of parts of each kind.
-    """
-    n_kinds, mask = len(counts), (1 << PHASE_BITS) - 1
+def next_part(team: Any, looks: int) -> tuple[int, int, int]:
+    """Return a phase, a part of it to do, and how many it has; or OVER or NO_PART and nothing."""
+    mask = (1 << PART_BITS) - 1
     for _ in range(looks):
         begun = _load(team, BEGUN)
-        if begun >= 0 and (begun & mask) < counts[(begun >> PHASE_BITS) % n_kinds]:
+        if begun >= 0 and (begun & mask) < (begun >> PART_BITS & mask):
             begun = _add_one(team, BEGUN)  # which may be the next phase by now
         if begun < 0:
             _add_one(team, LEFT)
-            return OVER, 0
-        phase, part = begun >> PHASE_BITS, begun & mask
-        if part < counts[phase % n_kinds]:
-            return phase, part
+            return OVER, 0, 0
+        part, count = begun & mask, begun >> PART_BITS & mask
+        if part < count:
+            return begun >> PHASE_BITS, part, count
         _pause()
     _add_one(team, LEFT)
-    return NO_PART, 0
+    return NO_PART, 0, 0
 
 
 @jit_inline
@@ -168,10 +165,10 @@ def are_done(team: Any, count: int) -> bool:
 
 
 @jit_inline
-def open_phase(team: Any, phase: int) -> None:
+def open_phase(team: Any, phase: int, count: int) -> None:
     """Let the parts of a phase be done."""
     _store(team, DONE, 0)
-    _store(team, BEGUN, phase << PHASE_BITS)
+    _store(team, BEGUN, phase << PHASE_BITS | count << PART_BITS)
 
 
 @jit_inline

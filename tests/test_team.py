@@ -30,19 +30,19 @@ from dualsweep._threads import Workers
 def add_in_turn(team, values, counts, most_phases):
     """In phase p every part doubles its value and adds p; the sum of all is value 0 of the next."""
     while True:
-        phase, part = next_part(team, (counts[0], counts[1]), PATIENCE)
+        phase, part, count = next_part(team, PATIENCE)
         if phase < 0:
             return phase
         values[phase % 2, part] = 2.0 * values[phase % 2, part] + phase
-        if is_last_part(team, counts[phase % 2]):
+        if is_last_part(team, count):
             total = 0.0
-            for t in range(counts[phase % 2]):
+            for t in range(count):
                 total += values[phase % 2, t]
             values[(phase + 1) % 2, 0] = total
             if phase == most_phases or wants_end(team):
                 end_phases(team)
                 return OVER
-            open_phase(team, phase + 1)
+            open_phase(team, phase + 1, counts[(phase + 1) % 2])
             if phase % 2 == 1:
                 return STEP_DONE
 
@@ -61,7 +61,7 @@ def naive(values, counts, first, most_phases):
 @pytest.mark.parametrize("counts", [(1, 1), (5, 3), (1, 40)])
 def test_every_part_is_done_once(monkeypatch, n_threads, first, counts):
     monkeypatch.setattr(_team, "count_cores", lambda: 7)
-    values, team, looks = np.zeros((2, 40)), new_team(first), []
+    values, team, looks = np.zeros((2, 40)), new_team(first, counts[first]), []
     with Workers(n_threads) as workers:
         work_together(
             workers,
@@ -75,7 +75,7 @@ def test_every_part_is_done_once(monkeypatch, n_threads, first, counts):
 
 
 def test_a_team_that_is_told_to_stop_ends_with_its_phase():
-    values, team, looks = np.zeros((2, 3)), new_team(0), []
+    values, team, looks = np.zeros((2, 3)), new_team(0, 3), []
 
     def stop():
         looks.append(0)
@@ -90,10 +90,10 @@ def test_a_team_that_is_told_to_stop_ends_with_its_phase():
 
 
 def test_who_finds_nothing_to_do_leaves_and_comes_back():
-    values, team = np.zeros((2, 3)), new_team(0)
+    values, team = np.zeros((2, 3)), new_team(0, 1)
     team[_team.BEGUN] += 1  # a part that somebody has begun, and takes their time for
     assert add_in_turn(team, values, np.array((1, 2)), 5) == NO_PART
-    finished = threading.Timer(0.05, lambda: team.__setitem__(_team.BEGUN, 1 << _team.PHASE_BITS))
+    finished = threading.Timer(0.05, lambda: open_phase(team, 1, 2))
     finished.start()  # and goes on to phase 1
     with Workers() as workers:
         work_together(
@@ -104,28 +104,29 @@ def test_who_finds_nothing_to_do_leaves_and_comes_back():
 
 
 @jit
-def count_parts(done, counts, team, looks):
-    """Every part counts how often it was done, and notes the phase."""
+def count_parts(done, team, looks):
+    """Every part of every phase counts how often it was done."""
     while True:
-        kind, part = next_part(team, counts, looks)
-        if kind < 0:
-            return kind
-        done[kind, part] += 1
-        is_last_part(team, counts[kind])
+        phase, part, count = next_part(team, looks)
+        if phase < 0:
+            return phase
+        done[phase, part] += 1
+        is_last_part(team, count)
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 7])
 @pytest.mark.parametrize("helped", [True, False])
 def test_a_leader_has_every_part_done_once(monkeypatch, n_threads, helped):
     monkeypatch.setattr(_team, "count_cores", lambda: 7)
-    done, counts = np.zeros((3, 50), int), np.array([50, 1, 9])
+    done = np.zeros((3, 50), int)
     with Workers(n_threads) as workers:
-        team = _team.Team(workers, partial(count_parts, done, counts))
+        team = _team.Team(workers, partial(count_parts, done))
         for turn in range(1, 200):
-            for kind, count in enumerate(counts.tolist()):
+            for kind, count in enumerate((50, 1, 9 + turn % 3)):
+                done[:] = 0
                 team.do(kind, count, helped)
-                assert (done[kind, :count] == turn).all()
-                assert (done[kind, count:] == 0).all()
+                assert (done[kind, :count] == 1).all()
+                assert done.sum() == count
             if turn % 20 == 0:
                 team.dismiss()
         assert (team.called > 3 * 199) == (helped and n_threads > 1)
@@ -135,9 +136,9 @@ def test_a_leader_has_every_part_done_once(monkeypatch, n_threads, helped):
 def test_who_was_called_stays_for_the_next_phase_unless_dismissed(monkeypatch):
     monkeypatch.setattr(_team, "count_cores", lambda: 3)
     monkeypatch.setattr(_team, "PATIENCE", 1 << 60)
-    done, counts = np.zeros((1, 6), int), np.array([6])
+    done = np.zeros((1, 6), int)
     with Workers(3) as workers:
-        team = _team.Team(workers, partial(count_parts, done, counts))
+        team = _team.Team(workers, partial(count_parts, done))
         for phases in range(1, 5):
             team.do(0, 6)
             assert team.called == phases + 2  # the leader each time, and two others
@@ -151,11 +152,11 @@ def test_who_was_called_stays_for_the_next_phase_unless_dismissed(monkeypatch):
 
 def test_places_in_a_queue_do_not_keep_a_team(monkeypatch):
     monkeypatch.setattr(_team, "count_cores", lambda: 2)
-    busy, counts = threading.Event(), np.array([2])
+    busy = threading.Event()
     with Workers(2) as workers:
         waiting = workers.submit(busy.wait)
         done = np.zeros((1, 2), int)
-        team = _team.Team(workers, partial(count_parts, done, counts))
+        team = _team.Team(workers, partial(count_parts, done))
         team.do(0, 2)  # while the other thread has no time
         np.testing.assert_array_equal(done, 1)
         assert team.called - team.numbers[_team.LEFT] == 1

@@ -89,7 +89,7 @@ def conjugate_gradients(system: System, team: Any) -> int:
     numbers, dots = system.numbers, system.dots
     counts = (system.bounds.shape[0] - 1, k, k, FEATURE_PARTS, FEATURE_PARTS)
     while True:
-        phase, part = next_part(team, counts, PATIENCE)
+        phase, part, count = next_part(team, PATIENCE)
         if phase < 0:
             return phase
         kind = phase % len(counts)
@@ -103,7 +103,7 @@ def conjugate_gradients(system: System, team: Any) -> int:
             dots[part] = _centre(system, part)
         else:
             _turn(system, part)
-        if not is_last_part(team, counts[kind]):
+        if not is_last_part(team, count):
             continue
 
         total = 0.0
@@ -124,7 +124,7 @@ def conjugate_gradients(system: System, team: Any) -> int:
             if not going or wants_end(team):
                 end_phases(team)
                 return OVER
-        open_phase(team, phase + 1)
+        open_phase(team, phase + 1, counts[(kind + 1) % len(counts)])
         if kind == TURN:
             return STEP_DONE
 

@@ -58,7 +58,6 @@ class Table(NamedTuple):
     summed: Any  # which rows are in the Gram matrix
     picked: Any  # rows to be added to it, or -1 - t where row t is to be taken out
     span: Any  # which of these
-    counts: Any  # parts of a phase, by kind
     numbers: Any
     direction: Any
     weights: Any  # what parts add up: the weights of the dual point, and room after them,
@@ -74,13 +73,13 @@ def newton_parts(table: Table, team: Any, looks: int) -> int:
     MEASURE is `implied_weights`, AIM `respond_and_aim`, SLOPE `slope`, CHANGED `find_changed`; GRAM
     adds the picked rows up.
     """
-    numbers, counts = table.numbers, table.counts
+    numbers = table.numbers
     n = table.slack.shape[0]
     while True:
-        kind, part = next_part(team, counts, looks)
+        kind, part, count = next_part(team, looks)
         if kind < 0:
             return kind
-        start, stop = n * part // counts[kind], n * (part + 1) // counts[kind]
+        start, stop = n * part // count, n * (part + 1) // count
         rho = numbers[RHO]
         if kind == MEASURE:
             b, anchor = table.b, table.anchor
@@ -131,23 +130,22 @@ def newton_parts(table: Table, team: Any, looks: int) -> int:
                 table.scale[start:stop], table.summed[start:stop], start, table.picked[start:stop]
             )
         else:
-            _add_picked(table.rows, table, part)
-        is_last_part(team, counts[kind])
+            _add_picked(table.rows, table, part, count)
+        is_last_part(team, count)
 
 
 @generic
-def _add_picked(rows: Rows, table: Table, part: int) -> Any:
+def _add_picked(rows: Rows, table: Table, part: int, count: int) -> Any:
     """Add a part of the picked rows to half of a Gram matrix, or take them out."""
 
 
 @implements(_add_picked)
-def _add_picked_rows(rows: Any, table: Any, part: Any) -> Any:
-    def add_csr(rows, table, part):  # type: ignore[no-untyped-def]
+def _add_picked_rows(rows: Any, table: Any, part: Any, count: Any) -> Any:
+    def add_csr(rows, table, part, count):  # type: ignore[no-untyped-def]
         first, n = table.span[0], table.span[1] - table.span[0]
         half = table.halves[part]
         if first == 0:
             half[:, :] = 0.0
-        count = table.counts[GRAM]
         for place in range(first + n * part // count, first + n * (part + 1) // count):
             t, scale = table.picked[place], 1.0
             if t < 0:
@@ -157,7 +155,7 @@ def _add_picked_rows(rows: Any, table: Any, part: Any) -> Any:
                 scale /= diag
             row_outer(rows, table.members[t], scale, half)
 
-    def leave_dense(rows, table, part):  # type: ignore[no-untyped-def]
+    def leave_dense(rows, table, part, count):  # type: ignore[no-untyped-def]
         pass  # they are matrix products
 
     return add_csr if is_csr(rows) else leave_dense

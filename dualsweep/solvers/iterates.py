@@ -263,7 +263,7 @@ class _Multiclass(Slacks):
             dots=np.empty(max(k, FEATURE_PARTS)),
             numbers=first_numbers(left, most_steps),
         )
-        team = new_team(SOLVE)
+        team = new_team(SOLVE, k)
         work_together(
             passes.workers, team, lambda: conjugate_gradients(system, team), stop=self.stop
         )

@@ -68,6 +68,8 @@ class BinarySlacks(Slacks):
         self.gram: Any = None
         self.keep_gram, self.exact = keep_gram, False
         self.summed = np.zeros(len(self.y), bool)
+        # Of the rows, and where each part has weights.
+        self.parts, self.adding = self.passes.count_fine_parts(len(self.y))
 
     def visit(self, problem: Any) -> None:
         super().visit(problem)
@@ -106,7 +108,7 @@ class BinarySlacks(Slacks):
 
     def measure(self, rho: float, step: float, settled: bool) -> tuple[Any, Any]:
         self.begin_measure(rho, step, settled)
-        sums = self._sums(MEASURE)
+        sums = self._sums(MEASURE, self.adding)
         return self.table.weights[:, : self.passes.n_weights].sum(axis=0), sums
 
     def aimed(self, part: slice, scores: Any, t: float) -> tuple[float, float]:
@@ -122,10 +124,10 @@ class BinarySlacks(Slacks):
         )
 
     def aim(self, p: Any, t: float) -> Any:
-        return self._sums(AIM, t, p)
+        return self._sums(AIM, self.parts, t, p)
 
     def slope(self, t: float) -> Any:
-        return self._sums(SLOPE, t)
+        return self._sums(SLOPE, self.parts, t)
 
     def duals(self) -> Any:
         self._let_go()  # a certificate's passes come next
@@ -151,7 +153,7 @@ class BinarySlacks(Slacks):
 
     def _pick_changed(self) -> int:
         """Pick the rows that have become free since the last time, or are no more; count them."""
-        self._do(CHANGED)
+        self._do(CHANGED, self.parts)
         picked, found = self.table.picked, self.table.found
         n, total = len(picked), 0
         for part, count in enumerate(found.tolist()):
@@ -163,11 +165,11 @@ class BinarySlacks(Slacks):
     def _add_picked(self, n_picked: int) -> bool:
         """Add the picked rows to the Gram matrix; return False if told to stop."""
         table = self.table
-        count = table.counts[GRAM] = max(min(len(table.halves), n_picked // PICKED_ROWS), 1)
+        count = max(min(len(table.halves), n_picked // PICKED_ROWS), 1)
         at_once = max(int(count * PAIRS_PER_CALL / self.passes.per_row**2), 1)
         for first in range(0, max(n_picked, 1), at_once):
             table.span[:] = first, min(first + at_once, n_picked)
-            self._do(GRAM)
+            self._do(GRAM, count)
             if self.stop():
                 return False
         half = table.halves[:count].sum(axis=0)
@@ -185,20 +187,20 @@ class BinarySlacks(Slacks):
             scale /= diag
         return self.passes.add_gram(self.members[rows], scale, self.gram, self.stop, self.exact)
 
-    def _sums(self, kind: int, t: float = 0.0, direction: Any = 0.0) -> Any:
+    def _sums(self, phase: int, count: int, t: float = 0.0, direction: Any = 0.0) -> Any:
         """Do a phase; return the sums of its parts."""
-        self._do(kind, t, direction)
-        return self.table.sums[: self.table.counts[kind]].sum(axis=0)
+        self._do(phase, count, t, direction)
+        return self.table.sums[:count].sum(axis=0)
 
-    def _do(self, kind: int, t: float = 0.0, direction: Any = 0.0) -> None:
-        """Let the team do a phase."""
+    def _do(self, phase: int, count: int, t: float = 0.0, direction: Any = 0.0) -> None:
+        """Let the team do a phase of so many parts."""
         if self.team is None:
             self.table, self.swapped = self._new_table(), False
             self.team = Team(self.passes.workers, partial(newton_parts, self.table))
         table = self.table
         table.numbers[[RHO, STEP, T, SWAPPED]] = self.rho, self.step, t, self.swapped
         table.direction[:] = direction
-        self.team.do(kind, int(table.counts[kind]), self.helped)
+        self.team.do(phase, count, self.helped)
 
     def _let_go(self) -> None:
         """Let threads go that wait for the next phase."""
@@ -207,7 +209,6 @@ class BinarySlacks(Slacks):
 
     def _new_table(self) -> Table:
         n, d = len(self.members), self.passes.n_weights
-        parts, adding = self.passes.count_fine_parts(n)
         dense = isinstance(self.passes, DensePasses)
         halves = 0 if dense or GRAM_PARTS * d**2 > SMALL_SUMS else GRAM_PARTS
         return Table(
@@ -225,12 +226,11 @@ class BinarySlacks(Slacks):
             summed=self.summed,
             picked=np.empty(n, np.int64),
             span=np.zeros(2, np.int64),
-            counts=np.array([adding, parts, parts, parts, halves]),
             numbers=np.zeros(4),
             direction=np.zeros(d),
-            weights=np.empty((adding, -(-d // OWN_LINES) * OWN_LINES)),
-            sums=np.empty((parts, 2)),
-            found=np.empty(parts, np.int64),
+            weights=np.empty((self.adding, -(-d // OWN_LINES) * OWN_LINES)),
+            sums=np.empty((self.parts, 2)),
+            found=np.empty(self.parts, np.int64),
             halves=np.empty((halves, d, d)),
         )
 
