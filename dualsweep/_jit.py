@@ -10,6 +10,7 @@ import functools
 import pickle
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -24,6 +25,7 @@ from numba.core.caching import IndexDataCacheFile
 __all__ = [
     "DOT_MATH",
     "FUSED_MATH",
+    "fused",
     "generic",
     "implements",
     "intrinsic",
@@ -186,6 +188,22 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, index), codegen
+
+
+def _fused(a: float, b: float, c: float) -> float:
+    if not np.isfinite([a, b, c]).all():
+        return a * b + c
+    return float(Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c)))
+
+
+@intrinsic(_fused)
+def fused(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+    """Return ``a * b + c`` rounded once; with ``c = -(a * b)``, what that product rounded off."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fma(*args)
+
+    return types.float64(types.float64, types.float64, types.float64), codegen
 
 
 @intrinsic(lambda a, b: np.uint64(int(a) * int(b) >> 64))

@@ -14,18 +14,15 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 
 from dualsweep._threads import Workers
-from dualsweep.kernels.certificate import (
-    SLACK_ROUNDING,
-    SUM_ROUNDING,
-)
 from dualsweep.problems.binary import BinaryProblem
 from dualsweep.problems.losses import loss_numbers
 from dualsweep.problems.multiclass import MulticlassProblem
 from dualsweep.rows.dense import passes_over
 from dualsweep.rows.layouts import as_rows
-from dualsweep.solvers.run import primal_and_gap_of
+from dualsweep.solvers.run import certificate_of
 
 EPSILON = 3 / 8  # of the losses of regression here
+EPS = np.finfo(np.float64).eps
 LOSS_OF_MARGIN = {
     "hinge": lambda z: np.maximum(0, 1 - z),
     "squared_hinge": lambda z: np.maximum(0, 1 - z) ** 2,
@@ -270,15 +267,22 @@ class NaiveMulticlass:
         return max(steady.min(), 0.0)
 
     def gap_with_rounding(self, beta, W):
-        """The gap, and what it may be off by, W and violations being rounded."""
-        norm = np.sqrt((self.Z**2).sum(axis=1))
-        error = SLACK_ROUNDING * (1 + np.sqrt(2 * (W**2).sum()) * norm)
+        """The gap, and what it may be off by, of dense rows."""
+        n, d = self.Z.shape
+        norm, reach = row_lengths(self.Z), np.sqrt(2 * (W**2).sum())
+        error = d * EPS * reach * norm + 4 * EPS * (1 + reach * norm)
         t = self.violations(W)
-        shares = np.maximum(self.cost * self.losses(t) - (beta * t).sum(axis=1), 0.0)
-        active = ((t > -error[:, None]) | (beta > 0)).sum(axis=1)
-        rounding = self.cost * 2 * error * (np.minimum(active, 1) if self.joint else active)
-        drift = SUM_ROUNDING * np.sqrt(len(beta)) * np.sqrt(2) * (beta.sum(axis=1) @ norm)
-        return shares.sum() + rounding.sum() + drift**2 / 2
+        own, product, total = self.cost * self.losses(t), (beta * t).sum(axis=1), beta.sum(axis=1)
+        share = np.maximum(own - product, 0.0)
+        active = ((t > -error[:, None]) | (beta > 0)).sum(axis=1) - 1  # without the label
+        wobble = self.cost * error * (np.minimum(active, 1) if self.joint else active)
+        sums = (self.k + 8) * EPS
+        wobble += sums * own
+        excess = np.maximum((1 + sums) * total - self.cost, 0.0) * self.joint
+        share += 2 * wobble + sums * share
+        share += excess / np.where(excess > 0, total, 1.0) * np.abs(product)
+        away = np.sqrt(2) * (excess + sums * total + n * EPS * total) @ norm
+        return share.sum() + away**2 / 2
 
     def visit(self, i, beta, W, moving=None):
         """Solve row i's block, or that of some classes, by enumeration; update beta and W."""
@@ -382,6 +386,11 @@ def library_problem(X, y, cost, loss, bias=0.0, target=1.0):
     return BinaryProblem(passes, passes.sqnorms(), y, cost, numbers(loss), target)
 
 
+def row_lengths(Z):
+    """The lengths of dense rows, with what squares may have lost by underflow."""
+    return np.sqrt((Z**2).sum(axis=1) + Z.shape[1] * np.finfo(np.float64).tiny)
+
+
 def numbers(loss):
     """The numbers of a loss, with the epsilon of this module."""
     return loss_numbers(loss, EPSILON)
@@ -403,7 +412,8 @@ def certified(problem, alpha, members=None):
     members = problem.candidates if members is None else members
     w, slack = np.full(problem.weights_shape, np.nan), np.full(len(members), np.nan)
     problem.fill_weights(members, alpha, w)
-    return w, *primal_and_gap_of(problem, members, alpha, w, slack), slack
+    found = certificate_of(problem, members, alpha, w, slack)
+    return w, found.primal, found.gap, slack
 
 
 def nearest_float(token, dtype):

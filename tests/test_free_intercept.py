@@ -15,6 +15,7 @@ from sklearn.preprocessing import scale
 from dualsweep import LinearSVC, LinearSVCCV, LinearSVR, LinearSVRCV, certify, svc_path, svr_path
 from dualsweep.datasets import make_text_like
 from dualsweep.io import load_model, save_model, write_store
+from dualsweep.kernels.certificate import SHARES
 from dualsweep.kernels.intercept import best_intercept
 from dualsweep.problems.free import FreeProblem
 from dualsweep.problems.losses import LOSSES, REGRESSION_LOSSES
@@ -270,7 +271,7 @@ def test_what_is_left_of_the_sum_is_allowed_for(rows):
         alpha = result.alpha.copy()
         alpha[problem.y > 0] *= 1 - off
         totals = problem.totals(members, alpha, result.w, 1.0, slack)
-        gaps.append(totals[1])
+        gaps.append(totals[SHARES])
     lost = result.alpha[problem.y < 0] @ np.abs(slack[problem.y < 0])
     assert gaps[1] - gaps[0] >= 1e-6 * lost
     assert gaps[2] - gaps[0] >= 1e-3 * lost

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualsweep._random import random_state
+from dualsweep.kernels import certificate
 from dualsweep.kernels.binary import (
     add_weights,
     copy_nonzero,
@@ -17,7 +18,6 @@ from dualsweep.kernels.binary import (
     fill_labels,
     fill_support,
 )
-from dualsweep.kernels.certificate import SLACK_ROUNDING, SUM_ROUNDING
 from dualsweep.kernels.loss import Loss, best_dual, bounds, gap_share, sum_losses
 from dualsweep.kernels.order import FILLED, REFERENCE, SEEN
 from dualsweep.kernels.scaling import rescale
@@ -211,7 +211,11 @@ def test_certificate_totals_add_up_over_chunks_of_rows(monkeypatch, loss, chunk)
     losses = oracle.primal(w) - w @ w / 2
     shares = sum(oracle.share(i, alpha, w) for i in rows)
     lengths = np.abs(alpha) @ np.sqrt((oracle.Z**2).sum(axis=1))
-    np.testing.assert_allclose(totals, [losses, shares, lengths], rtol=1e-11)
+    places = [certificate.LOSSES, certificate.SHARES, certificate.SEEN, certificate.LENGTHS]
+    np.testing.assert_allclose(totals[places], [losses, shares, shares, lengths], rtol=1e-11)
+    assert totals[certificate.CALLS] == 1.0
+    assert totals[certificate.DRIFT] == 0.0
+    assert 0.0 < totals[certificate.SPREAD] < 1e-12 * losses
 
 
 @every_loss
@@ -251,9 +255,13 @@ def test_weights_of_a_certificate_take_all_dual_variables():
 
 
 def gap_with_rounding(oracle, alpha, w, slack):
-    """The largest gap, row by row, of slacks that round to `slack` and weights that round to w."""
-    norm = np.sqrt((oracle.Z**2).sum(axis=1))
-    error = SLACK_ROUNDING * (1 + np.sqrt(w @ w) * norm)
+    """The largest gap, row by row, of slacks that round to `slack` and weights that round to w.
+
+    Rows are dense, and the loss has no diagonal.
+    """
+    n, d = oracle.Z.shape
+    norm = naive.row_lengths(oracle.Z)
+    error = d * naive.EPS * np.sqrt(w @ w) * norm + naive.EPS * np.abs(slack)
     shares = np.array(
         [
             [c * exact.LOSSES[oracle.loss](s) - a * s + d * a**2 / 2 for s in (end, start)]
@@ -262,7 +270,7 @@ def gap_with_rounding(oracle, alpha, w, slack):
             )
         ]
     )
-    drift = SUM_ROUNDING * np.sqrt(len(alpha)) * (np.abs(alpha) @ norm)
+    drift = n * naive.EPS * (np.abs(alpha) @ norm)
     return shares.max(axis=1).sum() + drift**2 / 2
 
 

@@ -17,7 +17,22 @@ from sklearn.svm import LinearSVC as SklearnLinearSVC
 from dualsweep import LinearSVC
 from dualsweep._threads import Workers
 from dualsweep.kernels import duals
-from dualsweep.kernels.multiclass import _firmness, _losses, _rounding, _violation, block_step
+from dualsweep.kernels.certificate import (
+    CALLS,
+    DRIFT,
+    LENGTHS,
+    LOSSES,
+    SEEN,
+    SHARES,
+    SPREAD,
+)
+from dualsweep.kernels.multiclass import (
+    _count_active,
+    _firmness,
+    _losses,
+    _violation,
+    block_step,
+)
 from dualsweep.kernels.newton_multiclass import (
     add_curvature,
     aim_multiclass,
@@ -125,9 +140,9 @@ def test_kernels_of_optimality_conditions(formulation, k):
             assert firmness == 0.0 or violation == 0.0
             loss = oracle.losses(t[None])[0]
             assert _losses(t, b, oracle.joint) == (loss, b @ t, b.sum())
-            active = np.count_nonzero((t > -1.25) | (b > 0))  # the label always is
-            rounding = 2 * 1.25 * (1 if oracle.joint else active)
-            assert _rounding(t, b, 1.25, oracle.joint) == rounding
+            active = np.count_nonzero(((t > -1.25) | (b > 0)) & others)
+            counted = min(active, 1) if oracle.joint else active
+            assert _count_active(t, b, 1.25, oracle.joint) == counted
 
 
 @numba.njit
@@ -236,7 +251,11 @@ def test_certificate_totals_add_up_over_chunks_of_rows(monkeypatch, formulation,
     losses = oracle.cost @ oracle.losses(oracle.violations(W))
     shares = sum(oracle.share(i, beta, W) for i in rows)
     lengths = np.sqrt(2) * beta.sum(axis=1) @ np.sqrt((oracle.Z**2).sum(axis=1))
-    np.testing.assert_allclose(totals, [losses, shares, lengths], rtol=1e-11)
+    places = [LOSSES, SHARES, SEEN, LENGTHS]
+    np.testing.assert_allclose(totals[places], [losses, shares, shares, lengths], rtol=1e-11)
+    assert totals[CALLS] == len(range(0, 18, max(chunk // oracle.k, 1)))
+    assert 0.0 <= totals[DRIFT] < 1e-14 * lengths
+    assert 0.0 < totals[SPREAD] < 1e-13 * losses
     for i in rows:
         others = np.arange(oracle.k) != oracle.y[i]
         row = oracle.violations(W, [i])[0, others], beta[i, others]

@@ -98,8 +98,9 @@ def assert_honest(model, X, y, sample_weight=None):
     assert primal.sum() == pytest.approx(model.primal_objective_, rel=1e-10)
     # The dual is the primal less the gap, and may be a small part of both.
     assert dual.sum() == pytest.approx(model.dual_objective_, rel=1e-10, abs=slack * primal.sum())
-    difference = model.primal_objective_ - model.dual_objective_
-    assert model.dual_gap_ == pytest.approx(difference, abs=1e-15 * model.primal_objective_)
+    # Objectives are rounded outwards, the gap is not a difference of them.
+    beyond = model.primal_objective_ - model.dual_objective_ - model.dual_gap_
+    assert 0.0 <= beyond <= (1e-13 + rounding) * model.primal_objective_
     assert model.converged_ == (model.relative_gap_ <= model.tol)
     support = np.unique(model.dual_coef_.nonzero()[1])
     np.testing.assert_array_equal(model.support_, support)

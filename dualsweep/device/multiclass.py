@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..kernels.certificate import SLACK_ROUNDING
+from ..kernels.multiclass import OF_SUMS, OF_VIOLATION, SQRT_2
+from ..rows.functions import EPS
 from .arrays import Space
 from .terms import Implied, Sums, Terms, rounded_down
 
@@ -162,20 +163,25 @@ class AllAtOnce(Terms):
         factor = factor * (1 - 4 * float(xp.finfo(dtype).eps))
         return xp.where(over, b * factor, b)
 
-    def margin_length(self, size: Any) -> Any:
-        return self.space.xp.sqrt(2.0 * size)
-
-    def certify(self, part: slice, slack: Any, b: Any, norm: Any, length: Any) -> Sums:
+    def certify(
+        self, part: slice, slack: Any, b: Any, norm: Any, rounding: Any, length: Any
+    ) -> Sums:
         xp, cost = self.space.xp, self.costs(part, slack.dtype)[:, 0]
-        error = float(SLACK_ROUNDING) * (1 + length * norm)
-        losses = cost * self._loss(slack)
-        share = losses - xp.sum(b * slack, axis=1)
-        share = xp.maximum(share, xp.zeros_like(share))
-        # By how much that may be off if each slack is off by `error`.
+        reach = SQRT_2 * length * norm
+        error = rounding * reach + OF_VIOLATION * EPS * (1 + reach)  # more than underflow
+        sums = (self.n_classes + OF_SUMS) * EPS
+        own, total = cost * self._loss(slack), xp.sum(b, axis=1)
+        product = xp.sum(b * slack, axis=1)
+        seen = xp.maximum(own - product, xp.zeros_like(own))
         active = ((slack > -error[:, None]) & ~self._own(part)) | (b > 0)
         active = xp.sum(xp.astype(active, slack.dtype), axis=1)
+        excess = xp.zeros_like(own)
         if self.joint:
             active = xp.minimum(active, xp.ones_like(active))
-        share += cost * 2.0 * error * active
-        lengths = 2.0**0.5 * xp.sum(b, axis=1) * norm  # at least that of what a row adds to W
-        return Sums(*(xp.reshape(xp.sum(each), (1,)) for each in (losses, share, lengths)))
+            excess = xp.maximum((1 + sums) * total - cost, excess)
+        wobble = cost * error * active + sums * own
+        part_over = excess / xp.where(excess > 0, total, xp.ones_like(total))
+        share = (1 + sums) * seen + 2 * wobble + part_over * xp.abs(product)
+        lengths, drift = SQRT_2 * total * norm, SQRT_2 * (excess + sums * total) * norm
+        found = (own + wobble, wobble, share, seen, lengths, drift)
+        return Sums(*(xp.reshape(xp.sum(each), (1,)) for each in found))

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from copy import copy
 from typing import Any
 
+from ..rows.functions import EPS
 from .arrays import OnHost, Space
 
 __all__ = ["DenseRows", "Rows", "SparseRows"]
@@ -24,6 +25,10 @@ SLICE_BYTES = 256
 # A copy of X in float64 is kept where it takes at most this part of the memory that is free;
 # else a slice is converted each time it is needed.
 WIDE_PART = 0.125
+
+# Longer dense rows are multiplied so many features at a time: the error of a sum grows with the
+# number of its terms, and sums of sums have fewer.
+FEATURES = 4096
 
 
 class Rows(ABC):
@@ -91,6 +96,10 @@ class Rows(ABC):
         """Numbers per row of what a slice of X is converted to."""
 
     @abstractmethod
+    def rounding(self, part: slice) -> Any:
+        """Return the errors of `responses`, in parts of the lengths of rows and weights."""
+
+    @abstractmethod
     def _times(self, part: slice, W: Any) -> Any:
         """Return ``X[part] @ W``, without the bias."""
 
@@ -136,8 +145,17 @@ class DenseRows(Rows):
                 return self._wide[part, :]
         return xp.astype(X[part, :], dtype)
 
+    def rounding(self, part: slice) -> Any:
+        ones = self.space.xp.ones_like(self.X[part, 0], dtype=self.space.xp.float64)
+        summands = min(self.n_features, FEATURES) + -(-self.n_features // FEATURES) + 1
+        return summands * EPS * ones
+
     def _times(self, part: slice, W: Any) -> Any:
-        return self._block(part, W.dtype) @ W
+        block = self._block(part, W.dtype)
+        if self.n_features <= FEATURES:
+            return block @ W
+        starts = range(0, self.n_features, FEATURES)
+        return sum(block[:, s : s + FEATURES] @ W[s : s + FEATURES, :] for s in starts)
 
     def _transposed_times(self, part: slice, B: Any) -> Any:
         return self._block(part, B.dtype).T @ B
@@ -189,6 +207,10 @@ class SparseRows(Rows):
             piece = self.X if whole else self.X[part]
             self._pieces[key] = piece, piece.T.tocsr()
         return self._pieces[key]
+
+    def rounding(self, part: slice) -> Any:
+        indptr = self.X.indptr[part.start : part.stop + 1]
+        return EPS * self.space.xp.astype(indptr[1:] - indptr[:-1] + 1, self.space.xp.float64)
 
     def _times(self, part: slice, W: Any) -> Any:
         return _product(self._piece(part)[0], W)

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.certificate import primal_and_gap
-from ..problems.result import HISTORY_DTYPE, Progress, relative
-from ..solvers.run import ROUNDING
+from ..kernels.certificate import CALLS, DRIFT, N_TOTALS, certified, relative
+from ..problems.result import HISTORY_DTYPE, Progress
+from ..rows.functions import EPS, SMALLEST
+from ..solvers.run import FLOOR
 from .directions import conjugate_gradients, direct, direct_worth
 from .iterate import Iterate
 from .rows import Rows
@@ -49,7 +50,9 @@ class Solution:
     w: Any  # float64
     alpha: Any
     primal: Any
+    dual: Any
     gap: Any
+    relative_gap: Any
     converged: Any
     n_iter: Any
     n_products: int  # of Hessians, all problems at once
@@ -159,11 +162,14 @@ class _Run:
         self.deadline = self.started + max_time
         self.parts = rows.parts(terms.n_classes)
         xp, n = self.space.xp, terms.n_problems
-        self.norm = xp.sqrt(sqnorm)
+        self.norm = xp.sqrt(sqnorm + rows.n_weights * SMALLEST)
         self.n_members = int(xp.sum(xp.astype(terms.cost > 0, xp.int64)))
         self.w = self.space.zeros((rows.n_weights, terms.n_classes), xp.float64)
         self.primal = self.space.numpy(terms.primal_at_zero()).copy()
         self.gap = self.primal.copy()
+        self.dual = np.zeros(n)
+        self.relative_gap = np.where(self.gap > 0.0, 1.0, 0.0)
+        self.at_floor = np.zeros(n, bool)  # whether no smaller gap can be proven
         self.epoch = np.zeros(n, np.int64)
         self.halted = np.zeros(n, bool)
         self.rho = np.zeros(n)  # where Newton steps ended, if they began
@@ -173,18 +179,17 @@ class _Run:
         if alpha is not None:
             self._certify_start(alpha)
         if self.alpha is None:
-            self._record(np.arange(n), self.primal, self.gap)
+            self._record(np.arange(n))
 
     @property
     def converged(self) -> Any:
         """Whether the latest certificates prove `tol`."""
-        return self.gap <= self.tol * self.primal
+        return self.relative_gap <= self.tol
 
     @property
     def over(self) -> Any:
         """Whether there is nothing more to do for a problem."""
-        at_floor = self.gap <= ROUNDING * self.primal
-        return self.converged | self.halted | (self.epoch >= self.max_iter) | at_floor
+        return self.converged | self.halted | (self.epoch >= self.max_iter) | self.at_floor
 
     def poll(self) -> bool:
         """Return whether to stop at once: asked to, or out of time."""
@@ -192,11 +197,11 @@ class _Run:
             self.halted[:] = True
         return bool(self.halted.all())
 
-    def _record(self, problems: Any, primal: Any, gap: Any) -> None:
+    def _record(self, problems: Any) -> None:
         seconds = perf_counter() - self.started
-        for p, P, g in zip(problems.tolist(), primal.tolist(), gap.tolist(), strict=True):
-            entry = (0, seconds, self.epoch[p], P, P - g, g, self.n_members)
-            self.history[p].append(entry)
+        for p in problems.tolist():
+            found = self.primal[p], self.dual[p], self.gap[p]
+            self.history[p].append((0, seconds, self.epoch[p], *found, self.n_members))
 
     def newton(self, problems: Any, dtype: Any) -> None:
         """Take Newton steps for some problems until they are over or get stuck."""
@@ -325,29 +330,37 @@ class _Run:
         xp, n = self.space.xp, terms.n_problems
         alpha = self.rows.table(terms.n_classes, dtype)
         w_of_alpha = xp.zeros_like(w)
-        size = terms.dots(w, w)
-        length = terms.margin_length(size)
-        totals = self.space.zeros((5, n), xp.float64)
+        # Squares of weights are summed in any order, and so are losses: each is rounded that often.
+        summands = self.rows.n_weights * terms.n_classes
+        size = (1.0 + summands * EPS) * terms.dots(w, w)
+        length = xp.sqrt(size)
+        totals = self.space.zeros((DRIFT + 1, n), xp.float64)
         for part in self.parts:
             slack = terms.slack(part, self.rows.responses(part, w))
             alpha[part, :] = dual_point(part, slack)
             b = xp.astype(alpha[part, :], xp.float64, copy=False)
             self.rows.add(part, terms.signed(part, b), w_of_alpha)
-            sums = terms.certify(part, slack, b, self.norm[part], length)
-            totals[2:, :] += xp.stack(list(sums))
+            rounding = self.rows.rounding(part)
+            totals += xp.stack(
+                list(terms.certify(part, slack, b, self.norm[part], rounding, length))
+            )
         away = w - w_of_alpha
-        totals[0, :], totals[1, :] = size, terms.dots(away, away)
-        found = self.space.numpy(totals)
-        both = [
-            primal_and_gap(found[0, j], found[2:, j], self.n_members, float(np.sqrt(found[1, j])))
+        distance = (1.0 + summands * EPS) * np.sqrt(self.space.numpy(terms.dots(away, away)))
+        sums = np.zeros((N_TOTALS, n))
+        sums[: DRIFT + 1], sums[CALLS] = self.space.numpy(totals), summands + self.rows.n_rows
+        size = self.space.numpy(size)
+        found = [
+            certified(float(size[j]), sums[:, j], self.n_members, distance=float(distance[j]))
             for j in range(n)
         ]
-        primal, gap = np.array(both).T
-        gap = np.maximum(gap, ROUNDING * primal)
+        primal, dual, gap, relative_gap, seen = np.array(found).T
         better = np.flatnonzero(gap < self.gap[problems])
-        self._record(problems[better], primal[better], gap[better])
+        places = problems[better]
         self._keep(problems, better, w, alpha)
-        self.primal[problems[better]], self.gap[problems[better]] = primal[better], gap[better]
+        self.primal[places], self.dual[places] = primal[better], dual[better]
+        self.gap[places], self.relative_gap[places] = gap[better], relative_gap[better]
+        self.at_floor[places] = (seen <= FLOOR)[better]
+        self._record(places)
 
     def _keep(self, problems: Any, better: Any, w: Any, alpha: Any) -> None:
         """Take over weights and dual variables of the problems that got better."""
@@ -381,7 +394,9 @@ class _Run:
             w=self.w,
             alpha=self.alpha,
             primal=self.primal,
+            dual=self.dual,
             gap=self.gap,
+            relative_gap=self.relative_gap,
             converged=self.converged,
             n_iter=self.epoch,
             n_products=self.n_products,

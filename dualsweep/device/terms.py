@@ -11,8 +11,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
-from ..kernels.certificate import SLACK_ROUNDING
+from ..kernels.certificate import OF_DUAL, OF_SLACK, UNDERFLOW
 from ..kernels.loss import Loss
+from ..rows.functions import EPS
 from .arrays import Space
 
 __all__ = ["Implied", "OneVersusRest", "Sums", "Terms"]
@@ -31,11 +32,14 @@ class Implied(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What a certificate adds up; see `dualsweep.kernels.certificate`."""
+    """What a certificate adds up; see `dualsweep.kernels.certificate`, for the order too."""
 
     losses: Any
-    gap: Any
+    spread: Any
+    shares: Any
+    seen: Any
     lengths: Any
+    drift: Any
 
 
 class Terms(ABC):
@@ -134,15 +138,14 @@ class Terms(ABC):
         """Return dual variables rounded to a precision, and still feasible."""
 
     @abstractmethod
-    def certify(self, part: slice, slack: Any, b: Any, norm: Any, length: Any) -> Sums:
+    def certify(
+        self, part: slice, slack: Any, b: Any, norm: Any, rounding: Any, length: Any
+    ) -> Sums:
         """Return what a certificate adds up, in float64.
 
-        `norm` are the lengths of the rows, `length` how much a slack changes along a unit row.
+        `norm` are the lengths of the rows, `length` that of the weights of each problem, and
+        `rounding` the errors of responses in parts of both.
         """
-
-    def margin_length(self, size: Any) -> Any:
-        """Return how much a slack changes along a unit row at most, for weights of size |w|^2."""
-        return self.space.xp.sqrt(size)
 
 
 class OneVersusRest(Terms):
@@ -227,9 +230,7 @@ class OneVersusRest(Terms):
         return xp.min(most if self.smooth else xp.where(b > 0, ratio, most), axis=0)
 
     def square(self, part: slice, b: Any) -> Any:
-        xp, cost = self.space.xp, self.costs(part, b.dtype)
-        diag = self.loss.diag / xp.where(cost > 0, cost, xp.ones_like(cost))
-        return self.dots(diag * b, b)
+        return self.dots(self._diag(self.costs(part, b.dtype)) * b, b)
 
     def curvature(self, part: slice, free: Any, bound: Any, Z: Any) -> Any:
         return free * Z
@@ -244,13 +245,38 @@ class OneVersusRest(Terms):
             return rounded
         return xp.minimum(rounded, rounded_down(xp, self.costs(part, b.dtype), dtype))
 
-    def certify(self, part: slice, slack: Any, b: Any, norm: Any, length: Any) -> Sums:
+    def certify(
+        self, part: slice, slack: Any, b: Any, norm: Any, rounding: Any, length: Any
+    ) -> Sums:
         xp, cost = self.space.xp, self.costs(part, slack.dtype)
-        error = float(SLACK_ROUNDING) * (1 + length[None, :] * norm[:, None])
-        losses = xp.sum(self._share(slack, xp.zeros_like(b), cost), axis=0)
-        gap = xp.maximum(self._share(slack - error, b, cost), self._share(slack + error, b, cost))
-        gap = xp.sum(xp.maximum(gap, xp.zeros_like(gap)), axis=0)
-        return Sums(losses, gap, xp.sum(xp.abs(b) * norm[:, None], axis=0))
+        zero = xp.zeros_like(b)
+        error = (rounding * norm)[:, None] * length[None, :] + UNDERFLOW
+        error += EPS * xp.abs(slack)
+        wider = error
+        if self.smooth:
+            wider = error + OF_SLACK * xp.abs(slack) + OF_DUAL * self._diag(cost) * xp.abs(b)
+        start, end = slack - wider, slack + wider
+        steepest = xp.maximum(xp.abs(self._best(start, cost)), xp.abs(self._best(end, cost)))
+        wobble = steepest * error
+        losses = self._share(slack, zero, cost) + wobble
+        seen = xp.maximum(self._share(slack, b, cost), zero)
+        share = xp.maximum(self._share(start, b, cost), self._share(end, b, cost))
+        lengths = xp.abs(b) * norm[:, None]
+        found = (losses, wobble, xp.maximum(share, seen), seen, lengths, zero)
+        return Sums(*(xp.sum(each, axis=0) for each in found))
+
+    def _diag(self, cost: Any) -> Any:
+        """Return the diagonal of each row; of no cost, that of a cost of 1."""
+        xp = self.space.xp
+        return self.loss.diag / xp.where(cost > 0, cost, xp.ones_like(cost))
+
+    def _best(self, slack: Any, cost: Any) -> Any:
+        """Return the dual variables that belong to slacks."""
+        xp = self.space.xp
+        if not self.smooth:
+            return xp.where(slack > 0, cost, xp.zeros_like(slack))
+        best = slack * (cost / self.loss.diag)
+        return xp.maximum(best, xp.zeros_like(best)) if self.loss.lower == 0.0 else best
 
     def _share(self, slack: Any, b: Any, cost: Any) -> Any:
         """Return by how much the losses exceed what b proves; of b = 0 that is the losses.
@@ -258,14 +284,10 @@ class OneVersusRest(Terms):
         That is ``(best - b) (slack - D (best + b) / 2)``, best being the dual variable that
         belongs to the slack; with ``D = diag / cost`` where best is not ``cost * upper``.
         """
-        xp = self.space.xp
+        best = self._best(slack, cost)
         if not self.smooth:
-            return (xp.where(slack > 0, cost, xp.zeros_like(slack)) - b) * slack
-        best = slack * (cost / self.loss.diag)
-        if self.loss.lower == 0.0:
-            best = xp.maximum(best, xp.zeros_like(best))
-        diag = self.loss.diag / xp.where(cost > 0, cost, xp.ones_like(cost))
-        return (best - b) * (slack - 0.5 * diag * (best + b))
+            return (best - b) * slack
+        return (best - b) * (slack - 0.5 * self._diag(cost) * (best + b))
 
 
 def rounded_down(xp: Any, values: Any, dtype: Any) -> Any:

@@ -13,9 +13,9 @@ from sklearn.svm._base import BaseSVC
 from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
 from .._host import to_host
-from ..problems.result import relative
+from ..kernels.certificate import relative
 from ..solvers.blocks import Blocks
-from ..solvers.run import ROUNDING, primal_and_gap_of
+from ..solvers.run import certificate_of
 from ..training import Context, load_if_it_fits, train, training_data
 from ..training.formulations import Formulation
 from ._choices import REGISTRIES
@@ -174,10 +174,10 @@ def certify(
             found = train(data, settings, context, duals=duals)
             n_iter = found.n_iter
             lower = np.maximum(lower, [result.dual for result in found.results])
-    gaps = np.maximum(primals - lower, ROUNDING * primals)
+    gaps = np.maximum(primals - lower, 0.0)
     return Certificate(
         primal=float(primals.sum()),
-        dual=float((primals - gaps).sum()),
+        dual=float(lower.sum()),
         relative_gap=max(map(relative, gaps.tolist(), primals.tolist())),
         n_iter=n_iter,
     )
@@ -205,8 +205,7 @@ def _primals(formulation: Formulation, weights: Any) -> Any:
         problem = formulation.problem(p)
         w, members = formulation.problem_weights(p, weights), problem.candidates
         alpha, slack = problem.zero_alpha(), problem.slack_at_zero()
-        primal, _ = primal_and_gap_of(problem, members, alpha, w, slack)
-        primals.append(primal)
+        primals.append(certificate_of(problem, members, alpha, w, slack, compensated=True).primal)
     return np.array(primals)
 
 

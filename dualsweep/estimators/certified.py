@@ -35,6 +35,9 @@ __all__ = ["CertifiedModel"]
 
 Model = TypeVar("Model", bound="CertifiedModel")
 
+# Relative gaps below it may be all rounding.
+PROVABLE = 1e-13
+
 
 class CertifiedModel(CallbackSupportMixin, BaseEstimator):
     """A linear model whose parameters are those of `Settings`, and more."""
@@ -135,7 +138,7 @@ class CertifiedModel(CallbackSupportMixin, BaseEstimator):
     def _shortfall(self) -> str:
         limits = "max_iter" if self.max_time is None else "max_iter, max_time"
         advice = f"Raise {limits} or tol, or scale the features"
-        if self.relative_gap_ <= 1e-15:
+        if self.relative_gap_ <= PROVABLE:
             advice = "float64 cannot prove less: raise tol"
         return f"{type(self).__name__} stopped at {shortfall(self)}. {advice}."
 

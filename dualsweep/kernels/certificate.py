@@ -1,39 +1,81 @@
-"""What a certificate adds up over the rows, from the weights of a dual point.
+"""What a certificate adds up over the rows, from the weights of a dual point, and what that proves.
 
-Totals are the sum of the losses, the sum of the rows' shares of the duality gap, and the sum of the
-lengths of what the weights are summed from. `primal_and_gap` makes a certificate of them.
+All numbers that come out of here are bounds, which hold for the exact P(w) and D(alpha) of the
+floats w and alpha, whatever the data are. With ``w(alpha) = sum_i a_i y_i x_i`` summed exactly,
+
+    P(w) - D(alpha) = sum_i share_i + 1/2 |w - w(alpha)|^2
+
+share_i being what row i loses beyond its lower bound; see `dualsweep.kernels.loss`. Shares are not
+negative, so that a gap keeps its relative precision when it is a tiny difference of large
+objectives. Three things are rounded, and each has its allowance:
+
+- A slack. The error of a sum of n products is at most ``n EPS |x_i| |w|``, whatever their order
+  (`row_rounding`). A share is convex in the slack, so it is the larger of those at both ends.
+- The weights. Where n rows were added up, they are off by ``n EPS sum_i |a_i| |x_i|`` at most.
+- The arithmetic of a share or a loss. The slack's error is widened by a few EPS of the slack, which
+  changes the share by more.
+
+Where rows are long or there are many, the first two can be too wide to prove a tolerance. Then sums
+are compensated (`dualsweep.rows.compensated`), and n EPS becomes (n EPS)^2.
 """
 
 from __future__ import annotations
 
-from math import sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._jit import jit
-from ..rows.functions import row_dot
+from .._jit import jit, jit_inline
+from ..rows.compensated import two_sum
+from ..rows.functions import EPS, SMALLEST, row_count, row_rounding, row_slack
 from ..rows.layouts import Rows
-from .loss import Loss, box, gap_share, row_loss, target_of
+from .loss import Loss, best_dual, box, gap_share, row_loss, target_of
 
 __all__ = [
+    "CALLS",
+    "DRIFT",
+    "LENGTHS",
+    "LOSSES",
     "N_TOTALS",
-    "SLACK_ROUNDING",
-    "SUM_ROUNDING",
+    "SEEN",
+    "SHARES",
+    "SPREAD",
+    "Certified",
+    "certified",
     "certify_rows",
-    "primal_and_gap",
+    "relative",
+    "row_norm",
     "settle_rows",
     "squared_length",
 ]
 
-N_TOTALS = 3
+# What is added up: losses at most, and by how much they may be less; shares of the gap at most, and
+# as they were computed; the lengths of what weights are summed from, and by how much these are off
+# besides the rounding of that sum; how many calls of kernels added to the totals.
+LOSSES, SPREAD, SHARES, SEEN, LENGTHS, DRIFT, CALLS = range(7)
+N_TOTALS = 7
 
-# Relative error of a slack computed in float64, with some room.
-SLACK_ROUNDING = 4 * float(np.finfo(np.float64).eps)
+# The arithmetic of a share with a diagonal, in parts of ``|s| + kink`` and of ``D |a|``. With b the
+# best dual variable, the second factor of the share ``(b - a) (s - kink - D (a + b) / 2)`` is off by
+# at most ``EPS (9/4 |s| + kink + 5/4 D |a|)``, and their product by as much again. A slack that
+# moves by twice that changes the share by more.
+OF_SLACK, OF_DUAL = 11.0 * EPS, 4.0 * EPS
 
-# Relative error of a sum of n numbers over sqrt(n), which random errors exceed with a probability
-# of 3e-14 (Higham and Mary 2019, with lambda = 8).
-SUM_ROUNDING = 4 * float(np.finfo(np.float64).eps)
+# An objective is off by so many EPS besides what rows say: products, sums, the square of w.
+OF_OBJECTIVE = 8
+
+# What underflow can take from an objective or a gap, of any number of rows.
+UNDERFLOW, DENORMAL = 1e-300, 5e-324
+
+
+class Certified(NamedTuple):
+    """What is proven of weights and a dual point."""
+
+    primal: float  # P(w) is not above it
+    dual: float  # D(alpha) is not below it
+    gap: float  # P(w) - D(alpha) is not above it
+    relative_gap: float  # nor is that in parts of P(w) above this
+    seen: float  # the gap in parts of P(w) without any allowance, which is not proven
 
 
 @jit
@@ -53,29 +95,43 @@ def certify_rows(
 ) -> None:
     """Add to the totals of a binary problem, and fill in the slacks ``t_i - y_i w.x_i`` of members.
 
-    w are the weights of `alpha`, of this length. The gap is summed from shares that are not
-    negative, so that it keeps its relative precision when it is a tiny difference of large
-    objectives. Each share is the largest over the slacks that round to the one computed (it is
-    convex in the slack, so the ends suffice): at a cost of 1e12 a slack of 1e-16 matters.
+    `length` is that of w, or more; 0 means that slacks have no error but in their last bit.
     """
-    losses, gap, summed = totals[0], totals[1], totals[2]
+    losses, low, spread, shares, seen, lengths = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     kink = loss.kink
     for t in range(members.shape[0]):
         i = members[t]
         lower, upper, diag = box(loss, cost[i])
-        goal = target_of(target, i)
-        s = goal - y[i] * row_dot(rows, i, w)
+        goal, a = target_of(target, i), alpha[i]
+        s = row_slack(rows, i, w, goal, y[i])
         slack[t] = s
-        losses += row_loss(s, lower, upper, diag, kink)
-        norm = np.sqrt(sqnorm[i])
-        summed += abs(alpha[i]) * norm
-        error = SLACK_ROUNDING * (abs(goal) + kink + length * norm)
-        gap += max(
-            gap_share(alpha[i], s - error, lower, upper, diag, kink),
-            gap_share(alpha[i], s + error, lower, upper, diag, kink),
-            0.0,
+        norm = row_norm(rows, i, sqnorm)
+        error = row_rounding(rows, i, goal, norm, length) + EPS * abs(s)
+        wider = error
+        if diag > 0.0:
+            wider += OF_SLACK * (abs(s) + kink) + OF_DUAL * diag * abs(a)
+        start, end = s - wider, s + wider
+        steepest = max(
+            abs(best_dual(start, lower, upper, diag, kink)),
+            abs(best_dual(end, lower, upper, diag, kink)),
         )
-    totals[0], totals[1], totals[2] = losses, gap, summed
+        losses, lost = two_sum(losses, row_loss(s, lower, upper, diag, kink) + steepest * error)
+        low += lost
+        spread += steepest * error
+        share = max(gap_share(a, s, lower, upper, diag, kink), 0.0)
+        seen += share
+        shares += max(
+            gap_share(a, start, lower, upper, diag, kink),
+            gap_share(a, end, lower, upper, diag, kink),
+            share,
+        )
+        lengths += abs(a) * norm
+    totals[LOSSES] += losses + low
+    totals[SPREAD] += spread
+    totals[SHARES] += shares
+    totals[SEEN] += seen
+    totals[LENGTHS] += lengths
+    totals[CALLS] += 1.0
 
 
 @jit
@@ -103,21 +159,50 @@ def settle_rows(
         out[t] = at_lower or at_upper or (abs(s) < kink - reach and a == 0.0)
 
 
-def primal_and_gap(size: float, totals: Any, n: int, distance: float = 0.0) -> tuple[float, float]:
-    """Return primal and gap of n rows with these totals, the weights being of this squared length.
+def certified(
+    size: float, totals: Any, n: int, *, compensated: bool = False, distance: float = 0.0
+) -> Certified:
+    """Return what the totals of n rows prove, the penalised weights being of this squared length.
 
-    Shares make up ``P(w) - D(alpha)`` but for ``1/2 |w - w(alpha)|^2``, w(alpha) the exact weights:
-    w is a sum over n rows, and rounded; or, of other weights, `distance` away from that sum.
+    `distance` is that of w from the weights of alpha as they were summed, where these are others.
+    `compensated` tells how these were: as n terms, or as one that is rounded in each of the calls.
     """
-    losses, gap, summed = totals.tolist()
-    away = distance + SUM_ROUNDING * sqrt(n) * summed
-    return 0.5 * size + losses, gap + 0.5 * away * away
+    losses, spread, shares, seen, lengths, drift, calls = totals.tolist()
+    primal = 0.5 * size + losses
+    blur = (2.0 * calls + OF_OBJECTIVE) * EPS * primal + (UNDERFLOW if primal > 0.0 else 0.0)
+    most = primal + blur
+    least = primal - blur - 2.0 * (1.0 + n * EPS) * spread
+    least = max(least, (0.5 - OF_OBJECTIVE * EPS) * size)  # losses are not negative
+    terms = calls + 2.0 + n * (n * EPS) if compensated else n
+    away = distance + drift + (1.0 + n * EPS) * terms * EPS * lengths
+    gap = (1.0 + (n + 16) * EPS) * (shares + 0.5 * away * away)
+    gap += UNDERFLOW if primal > 0.0 else 0.0
+    return Certified(most, least - gap, gap, relative(gap, least), relative(seen, primal))
+
+
+def relative(gap: float, primal: float) -> float:
+    """Return the gap relative to the primal; of no gap 0, of no primal infinity."""
+    if gap <= 0.0:
+        return 0.0
+    return gap / primal if primal > 0.0 else np.inf
 
 
 @jit
 def squared_length(w: Any) -> float:
-    """Return ``w.w``, w in one dimension."""
-    total = 0.0
+    """Return ``w.w``, w in one dimension: a bound from above, and within 4 EPS of it.
+
+    It is 0 only if all of w is.
+    """
+    total, low, used = 0.0, 0.0, False
     for j in range(w.shape[0]):
-        total += w[j] * w[j]
-    return total
+        v = np.float64(w[j])
+        used |= v != 0.0
+        total, lost = two_sum(total, v * v)
+        low += lost
+    return (1.0 + 2.0 * EPS) * (total + low) + w.shape[0] * DENORMAL if used else 0.0
+
+
+@jit_inline
+def row_norm(rows: Rows, i: int, sqnorm: Any) -> float:
+    """Return the length of a row, which its squared norm may have lost by underflow."""
+    return np.sqrt(sqnorm[i] + row_count(rows, i) * SMALLEST)

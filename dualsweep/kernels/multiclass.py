@@ -23,11 +23,12 @@ from typing import Any
 import numpy as np
 
 from .._jit import generic, implements, jit, jit_inline, jit_sums, prefetch
-from ..rows.functions import row_prefetch, row_prefetch_head
+from ..rows.compensated import two_sum
+from ..rows.functions import EPS, row_prefetch, row_prefetch_head, row_rounding
 from ..rows.layouts import Rows
 from ..rows.many_classes import row_add_few, row_scores, row_scores_few
 from .binary import HEAD_AHEAD, ROW_AHEAD, TINY
-from .certificate import SLACK_ROUNDING
+from .certificate import CALLS, DRIFT, LENGTHS, LOSSES, SEEN, SHARES, SPREAD, row_norm
 from .crammer_singer import crammer_singer_level
 from .duals import (
     inner_duals,
@@ -42,6 +43,10 @@ from .weston_watkins import weston_watkins_level
 __all__ = ["block_step", "certify_rows_multiclass", "signed_duals", "sweep_multiclass"]
 
 SQRT_2 = float(np.sqrt(2.0))
+
+# Errors in EPS, beside those of scores: of ``1 - s_y + s_m``, in parts of ``1 + |s_y| + |s_m|``;
+# and of products and sums over classes, beside one for each class.
+OF_VIOLATION, OF_SUMS = 4.0, 8.0
 
 
 @jit
@@ -245,13 +250,13 @@ def _steps(t: Any, b: Any, k: int, new: Any, step: Any) -> tuple[bool, float, fl
 
 
 @jit
-def _rounding(t: Any, b: Any, error: float, joint: bool) -> float:
-    """Return by how much ``loss - b.t / upper`` may be off if each t is off by `error`."""
-    active = 0
+def _count_active(t: Any, b: Any, error: float, joint: bool) -> int:
+    """Count the violations on which the loss or ``b.t`` depends, each t being off by `error`."""
+    active = -1  # the label's own, which is 0, is not one
     for m in range(t.shape[0]):
         if t[m] > -error or b[m] > 0.0:
             active += 1
-    return 2.0 * error * (min(active, 1) if joint else active)
+    return min(active, 1) if joint else active
 
 
 @jit
@@ -329,6 +334,7 @@ def signed_duals(beta: Any, members: Any, y: Any, out: Any) -> None:
 
 @jit
 def certify_rows_multiclass(
+    rows: Rows,
     scores: Any,
     members: Any,
     y: Any,
@@ -343,21 +349,43 @@ def certify_rows_multiclass(
 ) -> None:
     """Add to the totals of a certificate, as `certify_rows` does.
 
-    Fills ``firm[r]``, for the r-th member, with `_firmness`. Rounding is allowed for as in the
-    binary certificate, `length` being that of the difference of two classes' weights at most. `b`
-    is scratch for as many numbers as there are classes.
+    Fills ``firm[r]``, for the r-th member, with `_firmness`. The scores of two classes are off by
+    ``n EPS |x_i| (|w_l| + |w_m|)`` together, at most sqrt(2) times that of |W|, which is `length`.
+    What a row loses beyond ``b.t`` moves by `error` for each class that counts, either way. `b` is
+    scratch for as many numbers as there are classes.
     """
-    losses, gap, summed = totals[0], totals[1], totals[2]
+    losses, low, spread, shares, seen = 0.0, 0.0, 0.0, 0.0, 0.0
+    lengths, drift = 0.0, 0.0
+    sums = (scores.shape[1] + OF_SUMS) * EPS  # error of sums over classes
     for r in range(members.shape[0]):
         i = members[r]
         t = scores[r]
         load_duals(beta, i, b)
         _violations(t, y[i])
         firm[r] = _firmness(t, b, y[i], cost[i], joint)
-        norm = np.sqrt(sqnorm[i])
-        error = SLACK_ROUNDING * (1.0 + length * norm)
-        loss, product, total = _losses(t, b, joint)
-        summed += SQRT_2 * total * norm  # at least the length of what the row adds to W
-        losses += cost[i] * loss
-        gap += max(cost[i] * loss - product, 0.0) + cost[i] * _rounding(t, b, error, joint)
-    totals[0], totals[1], totals[2] = losses, gap, summed
+        norm = row_norm(rows, i, sqnorm)
+        error = row_rounding(rows, i, 1.0, norm, SQRT_2 * length)
+        error += OF_VIOLATION * EPS * (1.0 + SQRT_2 * length * norm)
+        at_one, product, total = _losses(t, b, joint)
+        own = cost[i] * at_one
+        share = max(own - product, 0.0)
+        wobble = cost[i] * error * _count_active(t, b, error, joint) + sums * own
+        losses, lost = two_sum(losses, own + wobble)
+        low += lost
+        spread += wobble
+        seen += share
+        shares += share + 2.0 * wobble + sums * share
+        # A row with more than its cost has a feasible point beside it, all of b being less.
+        excess = max((1.0 + sums) * total - cost[i], 0.0) if joint else 0.0
+        if excess > 0.0:
+            shares += excess / total * abs(product)
+        # A row adds total * x to one class, and parts of that to others.
+        lengths += SQRT_2 * total * norm
+        drift += SQRT_2 * (excess + sums * total) * norm
+    totals[LOSSES] += losses + low
+    totals[SPREAD] += spread
+    totals[SHARES] += shares
+    totals[SEEN] += seen
+    totals[LENGTHS] += lengths
+    totals[DRIFT] += drift
+    totals[CALLS] += 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isnan, sqrt
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -141,8 +141,17 @@ class BinaryProblem:
         """Return the sum of the lengths of what weights are summed from."""
         return float(np.abs(alpha) @ np.sqrt(self.sqnorm))
 
-    def fill_weights(self, members: Any, alpha: Any, w: Any) -> None:
+    def fill_weights(self, members: Any, alpha: Any, w: Any, *, compensated: bool = False) -> None:
         """Overwrite w with the weights of `alpha`, which is 0 on all rows but `members`."""
+        if compensated:
+
+            def coef(part: slice) -> Any:
+                i = members[part]
+                return (alpha[i] * self.y[i])[:, None]
+
+            w[:] = 0.0
+            self.passes.add_compensated(members, coef, w)
+            return
 
         def add(part: slice, w: Any) -> None:
             add_weights(self.passes.rows, members[part], alpha, self.y, part.start == 0, w)
@@ -153,17 +162,23 @@ class BinaryProblem:
         """Return the squared length of the weights that are penalised: all."""
         return float(squared_length(w))
 
-    def margin_length(self, size: float) -> float:
-        """Return how much a slack changes along a unit row at most, for weights of size |w|^2."""
-        return sqrt(size)
-
-    def totals(self, members: Any, alpha: Any, w: Any, length: float, slack: Any) -> Any:
+    def totals(
+        self,
+        members: Any,
+        alpha: Any,
+        w: Any,
+        length: float,
+        slack: Any,
+        *,
+        compensated: bool = False,
+    ) -> Any:
         """Return what a certificate adds up over `members`; fill in their slacks."""
+        passes = self.passes.compensated(w) if compensated else self.passes
 
         def certify(part: slice) -> Any:
             totals = np.zeros(N_TOTALS)
             certify_rows(
-                rows=self.passes.rows,
+                rows=passes.rows,
                 members=members[part],
                 w=w,
                 y=self.y,
@@ -178,7 +193,7 @@ class BinaryProblem:
             )
             return totals
 
-        return self.passes.sum(certify, len(members))
+        return passes.sum(certify, len(members))
 
     def settled(self, members: Any, alpha: Any, slack: Any, radius: float) -> Any:
         """Tell which of `members` are at a bound, or at the kink, where the optimum has them.

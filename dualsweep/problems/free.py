@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import fsum
+from math import frexp, fsum
 from typing import Any
 
 import numpy as np
 
-from ..kernels.certificate import SUM_ROUNDING, squared_length
+from ..kernels.certificate import DRIFT, LENGTHS, SHARES, squared_length
 from ..kernels.intercept import best_intercept
 from ..kernels.loss import bounds
 from .binary import BinaryProblem
@@ -63,10 +63,10 @@ class FreeProblem(BinaryProblem):
         if large > small:
             alpha[signed * (above - below) > 0] *= small / large
 
-    def fill_weights(self, members: Any, alpha: Any, w: Any) -> None:
+    def fill_weights(self, members: Any, alpha: Any, w: Any, *, compensated: bool = False) -> None:
         """Make `alpha` feasible, and overwrite w with its weights and the best intercept."""
         self.balance(alpha)
-        super().fill_weights(members, alpha, w)
+        super().fill_weights(members, alpha, w, compensated=compensated)
         w[-1] = 0.0
         b = best_intercept(
             scores=self.passes.responses(members, w),
@@ -77,24 +77,35 @@ class FreeProblem(BinaryProblem):
         )
         w[-1] = b / self.passes.rows.bias
 
-    def totals(self, members: Any, alpha: Any, w: Any, length: float, slack: Any) -> Any:
+    def totals(
+        self,
+        members: Any,
+        alpha: Any,
+        w: Any,
+        length: float,
+        slack: Any,
+        *,
+        compensated: bool = False,
+    ) -> Any:
         """Return what a certificate adds up over `members`; fill in their slacks.
 
         With allowance for what is left of ``sum_i y_i a_i``: there is a feasible point in which the
         dual variables of one side are smaller by a tiny part of themselves, `off`.
         """
-        length = float(np.sqrt(w @ w))  # slacks have the intercept in them
-        totals = super().totals(members, alpha, w, length, slack)
+        if not w[:-1].any() and frexp(self.passes.rows.bias)[0] == 0.5:
+            length = 0.0  # a response is the intercept, times a power of two
+        totals = super().totals(members, alpha, w, length, slack, compensated=compensated)
         a = alpha[members]
         signed = a * self.y[members]
         total = fsum(signed)
-        side = signed > 0 if total > 0 else signed < 0
         if total != 0.0:
+            side = signed > 0 if total > 0 else signed < 0
             off = abs(total) / float(np.abs(signed[side]).sum())
             _, _, diag = bounds(self.loss, self.cost[members])
-            slopes = np.abs(slack) + self.loss.kink + diag * np.abs(a)
-            totals[1] += 2.0 * off * float((np.abs(a) * slopes)[side].sum())
-            totals[2] *= 1.0 + 2.0 * off / (SUM_ROUNDING * np.sqrt(len(members)))
+            error = length * np.sqrt(self.sqnorm[members])  # more than what slacks are off by
+            slopes = np.abs(slack) + error + self.loss.kink + diag * np.abs(a)
+            totals[SHARES] += 2.0 * off * float((np.abs(a) * slopes)[side].sum())
+            totals[DRIFT] += 2.0 * off * totals[LENGTHS]
         return totals
 
     def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:

@@ -27,9 +27,6 @@ class InBlocks(Protocol):
     def joined(self, parts: list[Any], starts: Any) -> Any:
         """Return the dual variables of all rows, from those of the blocks."""
 
-    def margin_length(self, size: float) -> float:
-        """Return how much a slack changes along a unit row at most, for weights of size |w|^2."""
-
     def packed(self, alpha: Any) -> Any:
         """Return dual variables as an array, to be written to a file."""
 
@@ -52,10 +49,6 @@ class BinaryInBlocks:
     def joined(self, parts: list[Any], starts: Any) -> Any:
         """Return the dual variables of all rows."""
         return np.concatenate(parts)
-
-    def margin_length(self, size: float) -> float:
-        """Return how much a slack changes along a unit row at most."""
-        return float(np.sqrt(size))
 
     def packed(self, alpha: Any) -> Any:
         """Return dual variables as an array."""
@@ -84,10 +77,6 @@ class MulticlassInBlocks:
     def joined(self, parts: list[Any], starts: Any) -> Any:
         """Return the dual variables of all rows."""
         return SlottedBlocks(parts, starts) if self.joint else np.concatenate(parts)
-
-    def margin_length(self, size: float) -> float:
-        """Return how much a slack changes along a unit row at most."""
-        return float(np.sqrt(2.0 * size))
 
     def packed(self, alpha: Any) -> Any:
         """Return dual variables as an array."""

@@ -160,7 +160,7 @@ class MulticlassProblem:
     def _sums(self, rows: Any, values: Any) -> Any:
         return np.bincount(rows, values, minlength=self.n_rows)
 
-    def fill_weights(self, members: Any, alpha: Any, w: Any) -> None:
+    def fill_weights(self, members: Any, alpha: Any, w: Any, *, compensated: bool = False) -> None:
         """Overwrite w with the weights of `alpha`, which is 0 on all rows but `members`."""
 
         def coef(chunk: slice) -> Any:
@@ -169,22 +169,31 @@ class MulticlassProblem:
             return out
 
         w[:] = 0.0
-        self.passes.add_weighted(members, coef, w)
+        add = self.passes.add_compensated if compensated else self.passes.add_weighted
+        add(members, coef, w)
 
     def size(self, w: Any) -> float:
         """Return the squared length of the weights that are penalised: all."""
         return float(squared_length(w.ravel("K")))
 
-    def margin_length(self, size: float) -> float:
-        """Return how much a slack changes along a unit row at most, for weights of size |W|^2."""
-        return float(np.sqrt(2.0 * size))
-
-    def totals(self, members: Any, alpha: Any, w: Any, length: float, slack: Any) -> Any:
+    def totals(
+        self,
+        members: Any,
+        alpha: Any,
+        w: Any,
+        length: float,
+        slack: Any,
+        *,
+        compensated: bool = False,
+    ) -> Any:
         """Return what a certificate adds up over `members`; fill in how firm they are."""
-        beta = _arrays(alpha)
+        beta, passes = _arrays(alpha), self.passes
+        if compensated:
+            passes = passes.compensated(w)
 
         def look(chunk: slice, scores: Any, totals: Any) -> None:
             certify_rows_multiclass(
+                rows=passes.rows,
                 scores=scores,
                 members=members[chunk],
                 y=self.y,
@@ -198,7 +207,7 @@ class MulticlassProblem:
                 b=np.empty(self.n_classes),
             )
 
-        return self.passes.scan(members, w, look, N_TOTALS)
+        return passes.scan(members, w, look, N_TOTALS)
 
     def settled(self, members: Any, alpha: Any, slack: Any, radius: float) -> Any:
         """Tell which of `members` have the dual variables of the optimum, as in `BinaryProblem`.

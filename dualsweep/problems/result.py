@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["ESTIMATES_DTYPE", "HISTORY_DTYPE", "Known", "Progress", "Result", "relative"]
+__all__ = ["ESTIMATES_DTYPE", "HISTORY_DTYPE", "Known", "Progress", "Result"]
 
 HISTORY_DTYPE = np.dtype(
     [
@@ -54,32 +54,18 @@ class Progress(NamedTuple):
 class Result:
     """A dual point, its weights, and how good they are.
 
-    ``primal - dual = gap >= 0`` holds for this very `w`, which was recomputed from `alpha`.
+    The exact ``P(w) - D(alpha)`` of this very `w` and `alpha` is at most `gap`, that of `w` at most
+    `primal`, and that of `alpha` at least `dual`; so is the optimum.
     """
 
     w: Any
     alpha: Any
     slack: Any  # what the certificate saw of each row with a cost; None if it is not kept
     primal: float
+    dual: float
     gap: float
+    relative_gap: float  # in parts of the least that P(w) may be
     converged: bool
     n_iter: int  # sweeps and Newton steps
     n_newton: int  # Newton steps among them
     history: Any
-
-    @property
-    def dual(self) -> float:
-        """Dual objective, a proven lower bound on the optimum."""
-        return self.primal - self.gap
-
-    @property
-    def relative_gap(self) -> float:
-        """Gap relative to the primal objective."""
-        return relative(self.gap, self.primal)
-
-
-def relative(gap: float, primal: float) -> float:
-    """Return the gap relative to the primal; of no gap 0, of no primal infinity."""
-    if gap <= 0.0:
-        return 0.0
-    return gap / primal if primal > 0.0 else np.inf

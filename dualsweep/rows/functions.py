@@ -10,19 +10,31 @@ from typing import Any
 import numpy as np
 
 from .._jit import DOT_MATH, FUSED_MATH, generic, implements, prefetch
-from .layouts import CSRRows, Rows
+from .layouts import CSRRows, DenseRows, Rows
 
 __all__ = [
+    "EPS",
+    "SMALLEST",
     "is_csr",
+    "is_dense",
     "precision",
     "row_axpy",
+    "row_count",
     "row_dot",
     "row_entries",
     "row_outer",
     "row_prefetch",
     "row_prefetch_head",
+    "row_rounding",
+    "row_slack",
     "row_sqnorm",
 ]
+
+# A sum of n products, in any order, fused or not, is off by at most ``n EPS`` times the sum of
+# their sizes, which is twice the usual bound (Higham 2002, section 3.1), and by ``n SMALLEST``
+# where they underflow.
+EPS = float(np.finfo(np.float64).eps)
+SMALLEST = float(np.finfo(np.float64).tiny)
 
 CACHE_LINE = 64  # bytes
 
@@ -57,6 +69,25 @@ def row_entries(rows: Rows, i: int, values: Any, places: Any) -> Any:
 
 
 @generic
+def row_count(rows: Rows, i: int) -> Any:
+    """Return the number of stored entries of row i, the bias included."""
+
+
+@generic
+def row_slack(rows: Rows, i: int, w: Any, goal: float, y: float) -> Any:
+    """Return ``goal - y * (X[i] @ w)``, the bias included; y is 1 or -1."""
+
+
+@generic
+def row_rounding(rows: Rows, i: int, goal: float, norm: float, length: float) -> Any:
+    """Return a bound on the error of `row_slack`, beside the rounding of its result.
+
+    `norm` and `length` are at least those of the row and of w. A length of 0 means that all
+    products are exact.
+    """
+
+
+@generic
 def row_prefetch_head(rows: Rows, i: int) -> Any:
     """Ask for what `row_prefetch` has to read before it knows where row i is."""
 
@@ -69,6 +100,11 @@ def row_prefetch(rows: Rows, i: int) -> Any:
 def is_csr(rows: Any) -> bool:
     """Tell whether a numba type is that of `CSRRows`."""
     return rows.instance_class is CSRRows  # type: ignore[no-any-return]
+
+
+def is_dense(rows: Any) -> bool:
+    """Tell whether a numba type is that of `DenseRows`."""
+    return rows.instance_class is DenseRows  # type: ignore[no-any-return]
 
 
 def precision(*arrays: Any) -> Any:
@@ -119,6 +155,35 @@ def _row_dot_dense(rows: Any, i: Any, w: Any) -> Any:
         return total
 
     return dot
+
+
+@implements(row_count)
+def _row_count(rows: Any, i: Any) -> Any:
+    def count_csr(rows, i):  # type: ignore[no-untyped-def]
+        return rows.indptr[i + 1] - rows.indptr[i] + 1
+
+    def count_dense(rows, i):  # type: ignore[no-untyped-def]
+        return rows.n_features + 1
+
+    return count_csr if is_csr(rows) else count_dense if is_dense(rows) else None
+
+
+@implements(row_slack)
+def _row_slack(rows: Any, i: Any, w: Any, goal: Any, y: Any) -> Any:
+    def slack(rows, i, w, goal, y):  # type: ignore[no-untyped-def]
+        return goal - y * row_dot(rows, i, w)
+
+    return slack if is_csr(rows) or is_dense(rows) else None
+
+
+@implements(row_rounding)
+def _row_rounding(rows: Any, i: Any, goal: Any, norm: Any, length: Any) -> Any:
+    def rounding(rows, i, goal, norm, length):  # type: ignore[no-untyped-def]
+        if length == 0.0:
+            return 0.0
+        return row_count(rows, i) * (EPS * norm * length + SMALLEST)
+
+    return rounding if is_csr(rows) or is_dense(rows) else None
 
 
 @implements(row_axpy, fastmath=FUSED_MATH)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._jit import DOT_MATH, FUSED_MATH, generic, implements, jit
 from .._lanes import add_outer_lanes, add_scores_lanes
-from .functions import is_csr, precision, row_entries
+from .functions import is_csr, is_dense, precision, row_entries
 from .layouts import Rows
 
 __all__ = ["add_outer_many", "row_add_few", "row_scores", "row_scores_few", "whole_gram"]
@@ -79,7 +79,7 @@ def _row_scores_csr(rows: Any, i: Any, W: Any, out: Any) -> Any:
 
 @implements(row_scores, fastmath=DOT_MATH)
 def _row_scores_dense(rows: Any, i: Any, W: Any, out: Any) -> Any:
-    if is_csr(rows):
+    if not is_dense(rows):
         return None
     number = precision(rows[0], W)
 

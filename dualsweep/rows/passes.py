@@ -18,6 +18,7 @@ import numpy as np
 from .._jit import jit
 from .._symmetric import add_lower
 from .._threads import Workers
+from .compensated import add_compensated, compensated
 from .functions import row_axpy, row_dot, row_outer, row_sqnorm
 from .layouts import Rows, n_rows, n_stored
 from .many_classes import add_outer_many, row_add_few, row_scores, whole_gram
@@ -84,6 +85,12 @@ class Passes:
         """Return passes over the same rows with other threads."""
         twin = copy(self)
         twin.workers = workers
+        return twin
+
+    def compensated(self, W: Any) -> Passes:
+        """Return passes whose responses to W are summed in compensated arithmetic."""
+        twin: Any = copy(self)
+        twin.rows = compensated(self.rows, W)
         return twin
 
     def each(
@@ -179,6 +186,17 @@ class Passes:
                 self._add(members[chunk], coef(chunk), W)
 
         self.add_parts(part, len(members), out)
+
+    def add_compensated(self, members: Any, coef: Callable[[slice], Any], out: Any) -> None:
+        """Add ``sum_i coef_i x_i`` to `out` in compensated arithmetic, on one thread.
+
+        `coef` returns a row of coefficients for each of some members.
+        """
+        W = out if out.ndim == 2 else out[:, None]
+        low = np.zeros_like(W)
+        for chunk in chunks(slice(0, len(members)), CHUNK / W.shape[1]):
+            add_compensated(self.rows, members[chunk], coef(chunk), W, low)
+        W += low
 
     def add_product(
         self, members: Any, V: Any, change: Callable[[slice, Any], Any], out: Any

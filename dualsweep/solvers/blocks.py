@@ -185,25 +185,30 @@ class BlockProblem:
     def _read(self, group: list[int]) -> Chunk:
         return [(slice(self.starts[b], self.starts[b + 1]), self.read(b)) for b in group]
 
-    def fill_weights(self, members: Any, alpha: Any, w: Any) -> None:
+    def fill_weights(self, members: Any, alpha: Any, w: Any, *, compensated: bool = False) -> None:
         """Overwrite w with the weights of `alpha`."""
         w[:] = 0.0
         for chunk in self.chunks():
-            _add_weights(chunk, alpha, w)
+            _add_weights(chunk, alpha, w, compensated)
 
     def size(self, w: Any) -> float:
         """Return the squared length of the weights that are penalised: all."""
         return float(squared_length(w.ravel()))
 
-    def margin_length(self, size: float) -> float:
-        """Return how much a slack changes along a unit row at most, for weights of size |w|^2."""
-        return self.kind.margin_length(size)
-
-    def totals(self, members: Any, alpha: Any, w: Any, length: float, slack: Any) -> Any:
+    def totals(
+        self,
+        members: Any,
+        alpha: Any,
+        w: Any,
+        length: float,
+        slack: Any,
+        *,
+        compensated: bool = False,
+    ) -> Any:
         """Return what a certificate adds up over all rows."""
         totals = np.zeros(N_TOTALS)
         for chunk in self.chunks():
-            _add_totals(chunk, alpha, w, length, totals)
+            _add_totals(chunk, alpha, w, length, compensated, totals)
         return totals
 
     def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
@@ -229,17 +234,20 @@ class BlockProblem:
 # Functions, not loops in loops over groups: no variable is to hold a block that a group gave up.
 
 
-def _add_weights(chunk: Chunk, alpha: Any, w: Any) -> None:
+def _add_weights(chunk: Chunk, alpha: Any, w: Any, compensated: bool = False) -> None:
     part = np.empty_like(w)
     for rows, block in chunk:
-        block.fill_weights(block.candidates, alpha[rows], part)
+        block.fill_weights(block.candidates, alpha[rows], part, compensated=compensated)
         w += part
 
 
-def _add_totals(chunk: Chunk, alpha: Any, w: Any, length: float, totals: Any) -> None:
+def _add_totals(
+    chunk: Chunk, alpha: Any, w: Any, length: float, compensated: bool, totals: Any
+) -> None:
     for rows, block in chunk:
         used = block.candidates
-        totals += block.totals(used, alpha[rows], w, length, np.empty(len(used)))
+        slack = np.empty(len(used))
+        totals += block.totals(used, alpha[rows], w, length, slack, compensated=compensated)
 
 
 def _is_feasible(chunk: Chunk, alpha: Any) -> bool:

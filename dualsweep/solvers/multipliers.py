@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.certificate import primal_and_gap, squared_length
+from ..kernels.certificate import certified, squared_length
 from .parts import LOCAL_SWEEPS, PartsProblem, rounded
 from .run import Run
 from .sweeps import FLOAT32_PROGRESS, FLOAT32_TOL
@@ -83,10 +83,10 @@ class PartsSweeper:
         sent = rounded(self.share * (w - self.hoped + self.multiplier), self.number)
         weights, totals = self.parts.ask("advance", sent, rho=self.rho)
         start = sent.astype(np.float64, copy=False)
-        primal, gap = primal_and_gap(self.problem.size(start), totals, run.problem.n_rows)
+        found = certified(self.problem.size(start), totals, run.problem.n_rows)
         # P(start) - D(alpha), of the dual variables before these sweeps.
-        self.seen = gap + 0.5 * squared_length((start - w).ravel("K"))
-        before, self.dual = self.dual, primal - self.seen
+        self.seen = found.gap + 0.5 * squared_length((start - w).ravel("K"))
+        before, self.dual = self.dual, found.primal - self.seen
         self.problem.note_weights(weights, w)
         relaxed = RELAX * w + (1.0 - RELAX) * self.hoped + self.multiplier
         self.hoped = self.share / (1.0 + self.share) * relaxed

@@ -28,9 +28,9 @@ import numpy as np
 
 from .._symmetric import cholesky_solve, regular_cholesky
 from .._threads import Workers
+from ..kernels.certificate import relative
 from ..problems.free import FreeProblem
 from ..problems.multiclass import MulticlassProblem
-from ..problems.result import relative
 from .iterates import DIRECT_WEIGHTS, has_blocks, slacks_of
 from .parts import PartLostError, PartsProblem, RemoteSlacks
 from .run import Run

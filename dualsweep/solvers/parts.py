@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from math import sqrt
 from typing import Any, Protocol
 
 import numpy as np
 
 from .._random import random_state
+from ..kernels.certificate import squared_length
 from ..problems.multiclass import MulticlassProblem
 from .iterates import slacks_of
 from .run import Run
@@ -72,18 +74,18 @@ class Part:
         self.alpha *= 1.0 / rho
         return rounded(self.weights(problem, "alpha")[0], start.dtype), totals
 
-    def weights(self, problem: Any, which: str) -> Answer:
+    def weights(self, problem: Any, which: str, compensated: bool = False) -> Answer:
         """Return the weights of the dual variables, or of those that were kept."""
         w = problem.zero_weights()
-        problem.fill_weights(problem.candidates, self.duals(problem, which), w)
+        duals = self.duals(problem, which)
+        problem.fill_weights(problem.candidates, duals, w, compensated=compensated)
         return w, None
 
-    def totals(self, problem: Any, w: Any, which: str) -> Answer:
+    def totals(self, problem: Any, w: Any, which: str, compensated: bool = False) -> Answer:
         """Return what a certificate of w and the dual variables adds up."""
-        members = problem.candidates
-        length = problem.margin_length(problem.size(w))
-        slack = np.empty(len(members))
-        return None, problem.totals(members, self.duals(problem, which), w, length, slack)
+        members, duals = problem.candidates, self.duals(problem, which)
+        length, slack = sqrt(squared_length(w.ravel("K"))), np.empty(len(members))
+        return None, problem.totals(members, duals, w, length, slack, compensated=compensated)
 
     def begin(self, problem: Any, w: Any) -> Answer:
         """Begin Newton steps from w and the dual variables."""
@@ -241,7 +243,7 @@ class PartsProblem:
         self.weights_shape = like.weights_shape
         self.primal_at_zero = primal_at_zero
         self.zero_weights = like.zero_weights
-        self.size, self.margin_length = like.size, like.margin_length
+        self.size = like.size
         self._summed = parts.restarts  # as they were when weights were last summed up
 
     @property
@@ -268,29 +270,37 @@ class PartsProblem:
     def slack_at_zero(self) -> None:
         """Return None: slacks are not kept."""
 
-    def fill_weights(self, members: Any, alpha: Any, w: Any) -> None:
+    def fill_weights(self, members: Any, alpha: Any, w: Any, *, compensated: bool = False) -> None:
         """Overwrite w with the weights of `alpha`."""
-        self.note_weights(self.parts.ask("weights", which=alpha.which)[0], w)
+        answer = self.parts.ask("weights", which=alpha.which, compensated=compensated)
+        self.note_weights(answer[0], w)
 
     def note_weights(self, weights: Any, w: Any) -> None:
         """Overwrite w with weights that the parts have just answered."""
         w[...] = weights
         self._summed = self.parts.restarts
 
-    def totals(self, members: Any, alpha: Any, w: Any, length: float, slack: Any) -> Any:
+    def totals(
+        self,
+        members: Any,
+        alpha: Any,
+        w: Any,
+        length: float,
+        slack: Any,
+        *,
+        compensated: bool = False,
+    ) -> Any:
         """Return what a certificate adds up over all rows.
 
         A part that was lost since w was summed up has other dual variables now. Then w is summed up
-        again, and the objective is made that of the new w.
+        again, in place.
         """
-        before = after = self.size(w)
         while True:
-            totals = self.parts.ask("totals", w, which=alpha.which)[1]
+            how = {"which": alpha.which, "compensated": compensated}
+            totals = self.parts.ask("totals", w, **how)[1]
             if not self.outdated:
-                totals[0] += 0.5 * (after - before)
                 return totals
-            self.fill_weights(members, alpha, w)
-            after = self.size(w)
+            self.fill_weights(members, alpha, w, compensated=compensated)
 
     def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
         """Return 1: the slacks it would take are not kept."""

@@ -11,12 +11,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..kernels.certificate import primal_and_gap
-from ..problems.result import HISTORY_DTYPE, Known, Progress, Result, relative
+from ..kernels.certificate import Certified, certified, relative, squared_length
+from ..problems.result import HISTORY_DTYPE, Known, Progress, Result
 
-__all__ = ["ROUNDING", "Estimate", "Problem", "Run", "gap_left", "primal_and_gap_of"]
+__all__ = ["Estimate", "Problem", "Run", "certificate_of", "gap_left"]
 
-ROUNDING = float(np.finfo(np.float64).eps)
+# A gap that is no more than this part of the primal, allowances left out, is all rounding.
+FLOOR = 4 * float(np.finfo(np.float64).eps)
 
 # The gap at the end of a sweep is less than what its visits saw: it fell on the way. Half of the
 # fall since the sweep before, in logarithms and within these limits, is a fair guess (on the data
@@ -52,17 +53,26 @@ class Problem(Protocol):
     def slack_at_zero(self) -> Any:
         """Return what a certificate sees of each candidate there; None if that is not kept."""
 
-    def fill_weights(self, members: Any, alpha: Any, w: Any) -> None:
+    def fill_weights(self, members: Any, alpha: Any, w: Any, *, compensated: bool = False) -> None:
         """Overwrite w with the weights of `alpha`, which is 0 on all rows but `members`."""
 
     def size(self, w: Any) -> float:
-        """Return the squared length of the weights that are penalised."""
+        """Return the squared length of the weights that are penalised, or slightly more."""
 
-    def margin_length(self, size: float) -> float:
-        """Return how much a slack changes along a unit row at most, for weights of size |w|^2."""
+    def totals(
+        self,
+        members: Any,
+        alpha: Any,
+        w: Any,
+        length: float,
+        slack: Any,
+        *,
+        compensated: bool = False,
+    ) -> Any:
+        """Return what a certificate adds up over `members`; fill in what it sees of them.
 
-    def totals(self, members: Any, alpha: Any, w: Any, length: float, slack: Any) -> Any:
-        """Return what a certificate adds up over `members`; fill in what it sees of them."""
+        `length` is that of w, or more.
+        """
 
     def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
         """Return the s in [0, 1] for which the gap of ``s * alpha`` is smallest, if it is known."""
@@ -143,9 +153,11 @@ class Run:
         self.best_alpha: Any = None
         self.best_gap = np.inf
         self.certified = True
+        self.at_floor = False  # whether no smaller gap can be proven
         if alpha is None:
             self.alpha = problem.zero_alpha()
             self.primal = self.gap = problem.primal_at_zero
+            self.dual, self.relative_gap = 0.0, relative(self.gap, self.primal)
             self._record()
         elif known is None:
             self.alpha = alpha
@@ -155,6 +167,8 @@ class Run:
         else:
             self.alpha = alpha
             self.primal, self.gap = known.primal, known.gap
+            self.dual = known.primal - known.gap
+            self.relative_gap = relative(self.gap, self.primal)
             self.certified = False
             if self.converged:  # nothing is proven by what was not computed from alpha
                 self.check()
@@ -163,29 +177,30 @@ class Run:
         self.estimate = Estimate(self.gap, self.dual)
 
     @property
-    def dual(self) -> float:
-        """Dual objective at the latest certificate."""
-        return self.primal - self.gap
-
-    @property
     def converged(self) -> bool:
         """Whether the latest certificate proves `tol`."""
-        return self.gap <= self.tol * self.primal < np.inf
+        return self.relative_gap <= self.tol
 
     @property
     def over(self) -> bool:
         """Whether there is nothing more to do, or no more time to do it in."""
-        at_floor = self.gap <= ROUNDING * self.primal  # nothing smaller can be proven
-        return self.converged or self.halted or self.epoch >= self.max_iter or at_floor
+        return self.converged or self.halted or self.epoch >= self.max_iter or self.at_floor
 
     def check(self, *, weights_known: bool = False) -> None:
-        """Recompute w from alpha, unless it is known to be just that, then the certificate."""
-        problem, members = self.problem, self.candidates
+        """Recompute w from alpha, unless it is known to be just that, then the certificate.
+
+        If it would prove `tol` but for its allowances for rounding, sums are compensated.
+        """
+        problem, members, alpha = self.problem, self.candidates, self.alpha
         if not weights_known:
-            problem.fill_weights(members, self.alpha, self.w)
-        self.primal, self.gap = primal_and_gap_of(problem, members, self.alpha, self.w, self.slack)
-        # The objectives are rounded too: no gap is proven to be smaller than that.
-        self.gap = max(self.gap, ROUNDING * self.primal)
+            problem.fill_weights(members, alpha, self.w)
+        found = certificate_of(problem, members, alpha, self.w, self.slack)
+        rounded = found.seen <= max(self.tol, FLOOR) or found.relative_gap == np.inf
+        if rounded and not found.relative_gap <= self.tol:
+            problem.fill_weights(members, alpha, self.w, compensated=True)
+            found = certificate_of(problem, members, alpha, self.w, self.slack, compensated=True)
+        self.primal, self.dual, self.gap, self.relative_gap, seen = found
+        self.at_floor = seen <= FLOOR
         self.certified = True
         self._record()
         if self.gap < self.best_gap and not self.converged:
@@ -195,6 +210,8 @@ class Run:
     def _start_over(self) -> None:
         self.alpha = self.problem.zero_alpha()
         self.check()
+        if self.gap > self.primal:  # D(0) is 0, without rounding
+            self.dual, self.gap, self.relative_gap = 0.0, self.primal, 1.0
 
     def _record(self) -> None:
         seconds = perf_counter() - self.started
@@ -247,7 +264,9 @@ class Run:
             alpha=self.alpha,
             slack=self.slack,
             primal=self.primal,
+            dual=self.dual,
             gap=self.gap,
+            relative_gap=self.relative_gap,
             converged=self.converged,
             n_iter=self.epoch,
             n_newton=self.n_newton,
@@ -296,13 +315,19 @@ class Run:
             raise ValueError(f"there are {self.estimate.checks} checks, but {self.epoch} epochs")
 
 
-def primal_and_gap_of(
-    problem: Problem, members: Any, alpha: Any, w: Any, slack: Any
-) -> tuple[float, float]:
-    """Return the certificate of w and `alpha`; fill in what it sees of the members."""
-    size = problem.size(w)
-    totals = problem.totals(members, alpha, w, problem.margin_length(size), slack)
-    return primal_and_gap(size, totals, len(members))
+def certificate_of(
+    problem: Problem,
+    members: Any,
+    alpha: Any,
+    w: Any,
+    slack: Any,
+    *,
+    compensated: bool = False,
+) -> Certified:
+    """Return what w and `alpha` prove; fill in what it sees of the members."""
+    length = sqrt(squared_length(w.ravel("K")))
+    totals = problem.totals(members, alpha, w, length, slack, compensated=compensated)
+    return certified(problem.size(w), totals, len(members), compensated=compensated)
 
 
 def gap_left(seen: float, before: float) -> float:

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from .._random import random_state
+from ..kernels.certificate import relative
 from ..kernels.order import FILLED, SEEN
 from ..problems.binary import BinaryProblem
 from ..problems.multiclass import MulticlassProblem
-from ..problems.result import relative
 from .momentum import Momentum
 from .policy import Policy
 from .run import Estimate, Run, gap_left

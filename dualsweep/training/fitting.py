@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, fields
+from math import fsum
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -189,7 +190,6 @@ def _fitted(formulation: Formulation, results: list[Result], estimates: list[Any
     formulation.complete(results)
     attributes = formulation.attributes(*[result.w for result in results])
     dual_coef = formulation.dual_coef(results)
-    primal, gap = sum(result.primal for result in results), sum(r.gap for r in results)
     for p, result in enumerate(results):
         result.history["problem"] = p
     return Fitted(
@@ -201,9 +201,9 @@ def _fitted(formulation: Formulation, results: list[Result], estimates: list[Any
         n_features_in=attributes["coef_"].shape[-1],
         dual_coef=dual_coef,
         support=formulation.support(dual_coef),
-        primal_objective=primal,
-        dual_objective=primal - gap,
-        dual_gap=gap,
+        primal_objective=fsum(result.primal for result in results),
+        dual_objective=fsum(result.dual for result in results),
+        dual_gap=fsum(result.gap for result in results),
         relative_gap=max(result.relative_gap for result in results),
         converged=all(result.converged for result in results),
         n_iter=max(result.n_iter for result in results),

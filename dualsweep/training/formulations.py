@@ -185,7 +185,8 @@ class PerClass(Formulation):
         """Put weights into a result whose dual variables are 0, and prove nothing of them."""
         penalised = w[:-1] if self.kind is FreeProblem else w
         primal = 0.5 * float(penalised @ penalised) + sum_losses(slack, cost, self.loss)
-        result.w, result.primal, result.gap = w, primal, primal
+        result.w, result.primal, result.dual, result.gap = w, primal, 0.0, primal
+        result.relative_gap = 1.0
         last = result.history[-1]
         last["primal"], last["dual"], last["gap"] = primal, 0.0, primal
 
