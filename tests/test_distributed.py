@@ -24,6 +24,9 @@ from distributed import Client, LocalCluster
 from dualsweep.distributed import LinearSVC
 from dualsweep.distributed._cluster import Cluster
 from dualsweep.distributed._work import add
+from dualsweep.estimators._choices import CONSTRAINTS
+from dualsweep.kernels.loss import Loss
+from dualsweep.problems.losses import LOSSES
 
 # What Dask itself warns of, now and then, when workers come and go.
 pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore::ResourceWarning")
@@ -111,6 +114,27 @@ def test_two_classes(client, text, loss):
     again = LinearSVC(C=0.1, loss=loss, random_state=0).fit(delayed_blocks(X, y))
     # Where Dask puts the partitions decides in which order numbers are added up.
     assert abs(model.primal_objective_ - again.primal_objective_) <= 1e-3 * model.primal_objective_
+
+
+def test_workers_learn_of_a_loss_that_the_client_added(client, text, monkeypatch):
+    X, y = text
+    [allowed] = CONSTRAINTS["loss"]
+    monkeypatch.setattr(allowed, "options", allowed.options | {"smooth_hinge"})
+    for numbers, formula in (
+        (Loss(0.0, 1.0, 1.0), lambda s: np.where(s >= 1, s - 1 / 2, s**2 / 2)),
+        (Loss(0.0, 1.0, 0.5), lambda s: np.where(s >= 1 / 2, s - 1 / 4, s**2)),  # another version
+    ):
+        monkeypatch.setitem(LOSSES, "smooth_hinge", numbers)
+        model = LinearSVC(C=0.1, loss="smooth_hinge", random_state=0).fit(delayed_blocks(X, y))
+        sign = np.where(y == model.classes_[1], 1.0, -1.0)
+        slack = np.maximum(1.0 - sign * (X @ model.coef_[0] + model.intercept_[0]), 0.0)
+        primal = (model.coef_[0] @ model.coef_[0] + model.intercept_[0] ** 2) / 2
+        primal += 0.1 * formula(slack).sum()
+        np.testing.assert_allclose(model.primal_objective_, primal, rtol=1e-9)
+        expected = dualsweep.LinearSVC(C=0.1, loss="smooth_hinge", tol=1e-6).fit(X, y)
+        assert model.converged_
+        assert model.dual_objective_ <= expected.primal_objective_
+        assert expected.dual_objective_ <= model.primal_objective_
 
 
 def test_one_versus_rest_with_weights(client, classes):

@@ -23,6 +23,10 @@ FEW_COLUMNS = 50
 # Rows of a Gram matrix that are gathered at a time hold so many numbers.
 GATHERED = 1 << 26
 
+# Parts of its diagonal that are added to a Hessian that is singular as far as rounding tells: where
+# features repeat each other and costs are large, the identity drowns in the rest.
+REGULAR = 1e-14, 1e-11, 1e-8
+
 # A Hessian is made only of so many weights: of a class, or of all where they are one problem.
 DIRECT_WEIGHTS, DIRECT_WEIGHTS_TOGETHER = 4096, 10_000
 
@@ -158,7 +162,24 @@ def _gram(it: Iterate, scale: Any, stop: Callable[[], bool]) -> Any:
 
 
 def _solved(it: Iterate, hessian: Any, gradient: Any) -> Any:
-    """Return ``-(I + hessian)^-1 gradient``, changing the Hessian."""
+    """Return ``-(I + hessian)^-1 gradient``, or another direction that descends.
+
+    The Hessian is changed. Where it is singular, or the direction leads up, more is added to its
+    diagonal, until nothing but the gradient is left.
+    """
     xp = it.space.xp
-    hessian += xp.eye(hessian.shape[0], dtype=xp.float64, device=it.space.device)
-    return -xp.linalg.solve(hessian, gradient[:, None])[:, 0]
+    eye = xp.eye(hessian.shape[0], dtype=xp.float64, device=it.space.device)
+    diagonal = xp.asarray(xp.linalg.diagonal(hessian), copy=True)
+    hessian += eye
+    for more in (0.0, *REGULAR):
+        if more:
+            hessian += eye * (more * diagonal)
+        try:
+            direction = -xp.linalg.solve(hessian, gradient[:, None])[:, 0]
+        except Exception as error:  # each library has an error of its own, or none at all
+            if "LinAlgError" not in type(error).__name__:
+                raise
+            continue
+        if bool(xp.all(xp.isfinite(direction))) and bool(xp.sum(gradient * direction) <= 0):
+            return direction
+    return -gradient

@@ -152,11 +152,13 @@ class Iterate:
         for part in self.parts:
             q[part, :] = terms.change(part, self.rows.responses(part, narrow))
         t = self._line_search(p, q, wanted)
+        # Where it led nowhere, the direction may not be finite, and 0 times that is not 0.
         far = self.space.asarray(t)
-        self.w = self.w + far * p
+        self.w = xp.where(far > 0, self.w + far * p, self.w)
         far = xp.astype(far, self.dtype)
         for part in self.parts:
-            self.slack[part, :] += far * q[part, :]
+            slack = self.slack[part, :]
+            self.slack[part, :] = xp.where(far > 0, slack + far * q[part, :], slack)
         return t
 
     def _line_search(self, p: Any, q: Any, wanted: Any) -> Any:

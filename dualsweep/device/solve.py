@@ -38,6 +38,9 @@ CG_STEPS = 300
 # Problems that are done leave where at most this part of them is not.
 LEAVE = 0.8
 
+# What overflows is a step that leads nowhere, or a certificate that is not adopted.
+_silent = np.errstate(over="ignore", invalid="ignore", divide="ignore")
+
 
 @dataclass
 class Solution:
@@ -59,6 +62,7 @@ class Solution:
     history: list[Any]
 
 
+@_silent
 def solve(
     rows: Rows,
     terms: Terms,
@@ -117,6 +121,7 @@ def _narrow(rows: Rows, tol: float) -> bool:
     return rows.narrow and tol >= FLOAT32_TOL
 
 
+@_silent
 def best_start(rows: Rows, terms: Terms, alpha: Any) -> Any:
     """Return the best feasible multiple of dual variables, in place; see `solvers.path`."""
     xp, space = rows.space.xp, rows.space

@@ -13,10 +13,13 @@ from typing import Any, NamedTuple
 
 from ..kernels.certificate import OF_DUAL, OF_SLACK, UNDERFLOW
 from ..kernels.loss import Loss
+from ..problems.losses import loss_of
 from ..rows.functions import EPS
 from .arrays import Space
 
 __all__ = ["Implied", "OneVersusRest", "Sums", "Terms"]
+
+INF = float("inf")
 
 
 class Implied(NamedTuple):
@@ -158,13 +161,19 @@ class OneVersusRest(Terms):
     columns : array of int64
         The class that each column is about.
     loss : Loss
-        The loss.
+        The loss, without a kink.
     """
 
     def __init__(self, space: Space, codes: Any, cost: Any, columns: Any, loss: Loss) -> None:
         super().__init__(space, codes, cost, columns.shape[0])
+        if loss.kink:
+            raise ValueError(
+                f"A loss with a kink, {loss.kink:g}, cannot be trained on a device. Train on the "
+                "host, or with a loss whose kink is 0."
+            )
         self.columns, self.loss = columns, loss
         self.n_problems, self.smooth = self.n_classes, loss.diag > 0.0
+        self.bounded = any(0.0 < abs(bound) < INF for bound in (loss.lower, loss.upper))
 
     def some(self, places: Any) -> OneVersusRest:
         columns = self.space.xp.take(self.columns, places, axis=0)
@@ -172,7 +181,21 @@ class OneVersusRest(Terms):
 
     def primal_at_zero(self) -> Any:
         xp = self.space.xp
-        return xp.sum(self.cost) * xp.ones_like(self.columns, dtype=xp.float64)
+        total = xp.sum(self.cost) * loss_of(1.0, self.loss)
+        return total * xp.ones_like(self.columns, dtype=xp.float64)
+
+    def _boxed(self, b: Any, cost: Any) -> Any:
+        """Return the nearest numbers in the box, for costs as a column."""
+        xp, (lower, upper, _, _) = self.space.xp, self.loss
+        if lower > -INF:  # a bound of INF times a cost of 0 is none
+            b = xp.maximum(b, lower * cost)
+        return xp.minimum(b, upper * cost) if upper < INF else b
+
+    def _inside(self, b: Any, cost: Any) -> Any:
+        """Tell where numbers are between the bounds."""
+        lower, upper, _, _ = self.loss
+        above = b > lower * cost if lower > -INF else b == b
+        return above & (b < upper * cost) if upper < INF else above
 
     def _own(self, part: slice) -> Any:
         """Tell where a row is of the class of the column."""
@@ -190,24 +213,24 @@ class OneVersusRest(Terms):
     def implied(self, part: slice, slack: Any, anchor: Any, rho: Any) -> Implied:
         xp, cost = self.space.xp, self.costs(part, slack.dtype)
         if not self.smooth:
-            u = slack / rho + anchor
-            b = xp.minimum(xp.maximum(u, xp.zeros_like(cost)), cost)
-            return Implied(b, xp.where((u > 0) & (u < cost), 1 / rho, xp.zeros_like(u)))
-        scale = cost / self.loss.diag  # 1 / D
-        b = slack * scale
-        if self.loss.lower < 0.0:
-            return Implied(b, xp.broadcast_to(scale, b.shape))
-        above = slack > 0
-        zero = xp.zeros_like(b)
-        return Implied(xp.where(above, b, zero), xp.where(above, scale, zero))
+            u, scale = slack / rho + anchor, 1 / rho
+        else:
+            scale = cost / self.loss.diag  # 1 / D
+            u = slack * scale
+            if self.loss.lower == -INF and self.loss.upper == INF:
+                return Implied(u, xp.broadcast_to(scale, u.shape))
+        free = xp.where(self._inside(u, cost), scale, xp.zeros_like(u))
+        return Implied(self._boxed(u, cost), free)
 
     def losses(self, part: slice, slack: Any, b: Any) -> tuple[Any, Any]:
-        xp = self.space.xp
-        proven = self.dots(b, slack)
-        if self.smooth:  # b is the maximiser: the loss is b s - D b^2/2 with b = s/D or 0
-            return 0.5 * proven, xp.zeros_like(proven)
-        worst = xp.maximum(slack, xp.zeros_like(slack)) * self.costs(part, slack.dtype)
-        losses = xp.sum(worst, axis=0)
+        xp, proven = self.space.xp, self.dots(b, slack)
+        if self.smooth:  # b is the maximiser: the loss is b s - D b^2/2, with b = s/D, 0 or a bound
+            square = self.square(part, b) if self.bounded else proven
+            return proven - 0.5 * square, xp.zeros_like(proven)
+        cost, zero = self.costs(part, slack.dtype), xp.zeros_like(slack)
+        losses = self.loss.upper * xp.sum(xp.maximum(slack, zero) * cost, axis=0)
+        if self.loss.lower:
+            losses = losses + self.loss.lower * xp.sum(xp.minimum(slack, zero) * cost, axis=0)
         return losses, losses - proven
 
     def signed(self, part: slice, b: Any) -> Any:
@@ -217,17 +240,18 @@ class OneVersusRest(Terms):
         return self.signed(part, signed)
 
     def clipped(self, part: slice, b: Any) -> Any:
-        xp, cost = self.space.xp, self.costs(part, b.dtype)
-        if self.smooth:
-            b = xp.where(cost > 0, b, xp.zeros_like(b))
-            return b if self.loss.lower < 0.0 else xp.maximum(b, xp.zeros_like(b))
-        return xp.minimum(xp.maximum(b, xp.zeros_like(b)), cost)
+        cost = self.costs(part, b.dtype)
+        return self._boxed(self.space.xp.where(cost > 0, b, self.space.xp.zeros_like(b)), cost)
 
     def room(self, part: slice, b: Any) -> Any:
-        xp = self.space.xp
-        ratio = self.costs(part, b.dtype) / xp.where(b > 0, b, xp.ones_like(b))
-        most = xp.full_like(b, float("inf"))
-        return xp.min(most if self.smooth else xp.where(b > 0, ratio, most), axis=0)
+        xp, cost = self.space.xp, self.costs(part, b.dtype)
+        room = xp.full_like(b, INF)
+        for bound in (self.loss.lower, self.loss.upper):
+            if 0.0 < abs(bound) < INF:  # at a bound of 0 there are only zeros
+                towards = b * bound > 0
+                most = bound * cost / xp.where(towards, b, xp.ones_like(b))
+                room = xp.where(towards, most, room)
+        return xp.min(room, axis=0)
 
     def square(self, part: slice, b: Any) -> Any:
         return self.dots(self._diag(self.costs(part, b.dtype)) * b, b)
@@ -239,11 +263,15 @@ class OneVersusRest(Terms):
         return free
 
     def feasible(self, part: slice, b: Any, dtype: Any) -> Any:
-        xp = self.space.xp
+        xp, cost = self.space.xp, self.costs(part, b.dtype)
         rounded = xp.astype(b, dtype)
-        if dtype == b.dtype or self.smooth:
+        if dtype == b.dtype or not self.bounded:
             return rounded
-        return xp.minimum(rounded, rounded_down(xp, self.costs(part, b.dtype), dtype))
+        if -INF < self.loss.lower < 0.0:
+            rounded = xp.maximum(rounded, -rounded_down(xp, -self.loss.lower * cost, dtype))
+        if self.loss.upper < INF:
+            rounded = xp.minimum(rounded, rounded_down(xp, self.loss.upper * cost, dtype))
+        return rounded
 
     def certify(
         self, part: slice, slack: Any, b: Any, norm: Any, rounding: Any, length: Any
@@ -272,17 +300,15 @@ class OneVersusRest(Terms):
 
     def _best(self, slack: Any, cost: Any) -> Any:
         """Return the dual variables that belong to slacks."""
-        xp = self.space.xp
-        if not self.smooth:
-            return xp.where(slack > 0, cost, xp.zeros_like(slack))
-        best = slack * (cost / self.loss.diag)
-        return xp.maximum(best, xp.zeros_like(best)) if self.loss.lower == 0.0 else best
+        if self.smooth:
+            return self._boxed(slack * (cost / self.loss.diag), cost)
+        return self.space.xp.where(slack > 0, self.loss.upper * cost, self.loss.lower * cost)
 
     def _share(self, slack: Any, b: Any, cost: Any) -> Any:
         """Return by how much the losses exceed what b proves; of b = 0 that is the losses.
 
         That is ``(best - b) (slack - D (best + b) / 2)``, best being the dual variable that
-        belongs to the slack; with ``D = diag / cost`` where best is not ``cost * upper``.
+        belongs to the slack, and ``D = diag / cost``.
         """
         best = self._best(slack, cost)
         if not self.smooth:

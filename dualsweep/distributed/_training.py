@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from .._threads import Workers
 from ..problems.labels import add_counts, class_costs
+from ..problems.losses import LOSSES
 from ..problems.result import Result
 from ..rows.dense import passes_over
 from ..rows.layouts import as_rows
@@ -63,7 +64,8 @@ class ClusterFormulation(Formulation):
             settings.C, settings.class_weight, data.classes, data.mass
         )
         self.cluster = cluster
-        cluster.open(Recipe(cluster.token, settings, data.classes, class_weight))
+        loss = LOSSES[settings.loss]
+        cluster.open(Recipe(cluster.token, settings, data.classes, class_weight, loss))
         no_rows = as_rows(np.empty((0, data.n_features)), settings.bias)
         none = np.empty(0)
         self.like = formulation(

@@ -17,7 +17,9 @@ import scipy.sparse as sp
 from distributed import get_worker
 
 from .._threads import Workers
+from ..kernels.loss import Loss
 from ..problems.labels import class_codes, count_classes, row_costs
+from ..problems.losses import LOSSES
 from ..rows.dense import passes_over
 from ..rows.layouts import as_rows
 from ..solvers.parts import Part, looks_at_rows
@@ -55,6 +57,7 @@ class Recipe(NamedTuple):
     settings: Settings
     classes: Any
     class_weight: Any  # by class; None if all weigh the same
+    loss: Loss  # what the settings' name of it means: it may be the client's own
 
 
 class Description(NamedTuple):
@@ -210,6 +213,7 @@ class Home:
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
+        LOSSES[recipe.settings.loss] = recipe.loss
         # When nobody refers to this any more, be it that the client is gone.
         finalize(self, forget, recipe.token, get_worker().address)
 

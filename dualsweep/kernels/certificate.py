@@ -148,14 +148,17 @@ def settle_rows(
     """Fill in which of the members are at a bound, or at the kink, where the optimum has them.
 
     The optimum is at most `radius` from w, so its slack differs by at most that times ``|x_i|``.
+    Where the loss has a diagonal, dual variables are at a bound from ``D_i`` times it on, which is
+    the same for all rows.
     """
     kink = loss.kink
+    below, above = loss.diag * loss.lower - kink, loss.diag * loss.upper + kink
     for t in range(members.shape[0]):
         i = members[t]
         lower, upper, _ = box(loss, cost[i])
         a, s, reach = alpha[i], slack[t], radius * np.sqrt(sqnorm[i])
-        at_lower = s < -kink - reach and a == lower
-        at_upper = s > kink + reach and a == upper
+        at_lower = s < below - reach and a == lower
+        at_upper = s > above + reach and a == upper
         out[t] = at_lower or at_upper or (abs(s) < kink - reach and a == 0.0)
 
 

@@ -13,6 +13,7 @@ from ..kernels.certificate import N_TOTALS, certify_rows, settle_rows, squared_l
 from ..kernels.loss import Loss, bounds, sum_losses
 from ..kernels.scaling import rescale
 from ..rows.passes import Passes
+from .losses import loss_of
 from .result import Known, Result
 
 __all__ = ["BinaryProblem"]
@@ -60,9 +61,9 @@ class BinaryProblem:
 
     @property
     def primal_at_zero(self) -> float:
-        """Objective of w = 0, where every loss is 1 whatever the data; of regression, its own."""
-        if np.ndim(self.target) == 0 and not self.loss.kink:
-            return float(self.cost.sum())
+        """Objective of w = 0, where the slacks of classes are the same whatever the data."""
+        if np.ndim(self.target) == 0:
+            return float(self.cost.sum()) * loss_of(float(self.target), self.loss)
         return float(sum_losses(self.slack_at_zero(), self.cost[self.candidates], self.loss))
 
     @property
@@ -199,9 +200,9 @@ class BinaryProblem:
         """Tell which of `members` are at a bound, or at the kink, where the optimum has them.
 
         The optimum is at most `radius` from w, so its slack differs by at most that times
-        ``|x_i|``. A row whose slack is thereby known to be below the kink has alpha at its lower
-        bound, one whose slack is above it at its upper bound if it has one, one whose slack is
-        inside at 0.
+        ``|x_i|``. A row whose slack is thereby known to be so far below the kink that its dual
+        variable is at its lower bound has alpha there, one whose slack is so far above it at its
+        upper bound if it has one, one whose slack is inside at 0.
         """
         out = np.empty(len(members), dtype=bool)
         settle_rows(members, self.cost, self.sqnorm, alpha, slack, self.loss, radius, out)

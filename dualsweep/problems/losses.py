@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from ..kernels.loss import Loss
+from functools import lru_cache
 
-__all__ = ["LOSSES", "REGRESSION_LOSSES", "loss_numbers"]
+import numpy as np
+
+from ..kernels.loss import Loss, sum_losses
+
+__all__ = ["LOSSES", "REGRESSION_LOSSES", "loss_numbers", "loss_of"]
 
 INF = float("inf")
 
@@ -26,3 +30,9 @@ def loss_numbers(name: str, epsilon: float = 0.0) -> Loss:
     if name in LOSSES:
         return LOSSES[name]
     return REGRESSION_LOSSES[name]._replace(kink=float(epsilon))
+
+
+@lru_cache
+def loss_of(slack: float, loss: Loss) -> float:
+    """Return what a row with this slack and a cost of 1 loses."""
+    return float(sum_losses(np.array([slack]), np.ones(1), loss))

@@ -22,7 +22,7 @@ from ..kernels.loss import Loss, sum_losses
 from ..problems.binary import BinaryProblem
 from ..problems.in_blocks import BinaryInBlocks, MulticlassInBlocks
 from ..problems.labels import class_codes, class_costs, row_costs
-from ..problems.losses import loss_numbers
+from ..problems.losses import loss_numbers, loss_of
 from ..problems.multiclass import MulticlassProblem
 from ..problems.result import Result
 from ..rows.layouts import as_rows
@@ -140,7 +140,7 @@ class _InBlocks(Formulation):
     bounded: bool  # whether dual variables are at most their cost
 
     def primal_at_zero(self) -> float:
-        """Return the objective where all weights are 0."""
+        """Return the objective where all weights are 0, if each row loses its cost there."""
         return float(self.rows.costs.sum())
 
     @abstractmethod
@@ -231,6 +231,10 @@ class BlockPerClass(_InBlocks, PerClass):
         super().__init__(data.classes, data.blocks.shape[0], settings.bias, settings.loss)
         self.kind = BinaryInBlocks(data.blocks.shape[1] + 1)
         self.bounded = np.isfinite(self.loss.upper)
+
+    def primal_at_zero(self) -> float:
+        """Return the objective where all weights are 0."""
+        return super().primal_at_zero() * loss_of(1.0, self.loss)
 
     def read(self, p: int, b: int) -> BinaryProblem:
         """Return block b of the p-th problem."""
