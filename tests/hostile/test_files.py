@@ -305,6 +305,28 @@ def test_what_is_written_twice_is_refused(folder):
     assert (folder / "n.png").read_text() == "old"
 
 
+@pytest.mark.parametrize("index", [2**31, 2**40, 10**17])
+def test_a_huge_index_is_an_error_and_no_memory(folder, monkeypatch, index):
+    """A file of 22 bytes asked for 16 GiB, and more."""
+    (folder / "wide.svm").write_text(f"1 {index}:1\n-1 1:1\n" * 2)
+    monkeypatch.setattr("dualsweep.training.data.available_bytes", lambda: 8 << 30)
+    tracemalloc.start()
+    try:
+        for command in (["train"], ["cv", "--costs", "1", "--folds", "2"]):
+            result = run(command[0], "wide.svm", *command[1:])
+            assert result.exit_code == 2, command
+            assert f"Error: X has {index:,} features" in result.output
+            assert "Hash the features" in result.output
+        assert run("info", "wide.svm").exit_code == 0
+        assert run("convert", "wide.svm", "wide.store").exit_code == 0
+        assert tracemalloc.get_traced_memory()[1] < 1 << 27
+    finally:
+        tracemalloc.stop()
+    np.savez("x.npz", X=X, y=Y)
+    assert run("train", "x.npz", "-o", "x.model.npz", "-q").exit_code == 0
+    assert run("predict", "x.model.npz", "wide.svm").exit_code == 0
+
+
 def test_another_file_of_the_same_folder_is_replaced(folder):
     np.savez("x.npz", X=X, y=Y)
     (folder / "x.model.npz").write_text("old")
