@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import fsum
+from math import frexp, fsum
 from typing import Any
 
 import numpy as np
@@ -58,10 +58,14 @@ class FreeProblem(BinaryProblem):
     def balance(self, alpha: Any) -> None:
         """Make ``sum_i y_i a_i`` 0 but for rounding, in place."""
         signed = alpha * self.y
+        largest = float(np.abs(signed).max(initial=0.0))
+        if not 0.0 < largest < np.inf:
+            return
+        signed = np.ldexp(signed, -frexp(largest)[1])  # so that no sum overflows or vanishes
         above, below = float(signed[signed > 0].sum()), -float(signed[signed < 0].sum())
         large, small = max(above, below), min(above, below)
         if large > small:
-            alpha[signed * (above - below) > 0] *= small / large
+            alpha[signed > 0 if above > below else signed < 0] *= small / large
 
     def fill_weights(self, members: Any, alpha: Any, w: Any) -> None:
         """Make `alpha` feasible, and overwrite w with its weights and the best intercept."""
