@@ -399,3 +399,19 @@ def test_an_x_that_became_nan_is_said_to_have_changed(rows):
         problem = data.formulate(LinearSVR()._settings()).problem(0)
         with pytest.raises(ValueError, match=r"X has NaN, .* that it did not have"):
             solve(problem, tol=1e-12, watch=spoil, solver="sweep")
+
+
+@pytest.mark.parametrize("name", REGRESSION_LOSSES)
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+@pytest.mark.parametrize("value", [0.1, 7.3, -1e9, 0.0])
+@pytest.mark.parametrize("n", [1, 40])
+@pytest.mark.parametrize("scaling", [1.0, 3.0])
+def test_constant_targets_are_learnt_exactly(rows, name, epsilon, value, n, scaling):
+    """The optimum is 0, and so is the gap."""
+    model = LinearSVR(loss=name, epsilon=epsilon, intercept="free", intercept_scaling=scaling)
+    model.fit(rows[0][:n], np.full(n, value))
+    assert model.converged_
+    assert (model.primal_objective_, model.relative_gap_) == (0.0, 0.0)
+    assert model.intercept_ == value
+    assert not model.coef_.any()
+    assert not model.dual_coef_.toarray().any()
