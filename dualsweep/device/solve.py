@@ -37,6 +37,10 @@ CG_STEPS = 300
 # Problems that are done leave where at most this part of them is not.
 LEAVE = 0.8
 
+# NumPy warns of what overflows, other libraries do not. Certificates that are not finite are never
+# kept, whatever led to them.
+_overflowing = np.errstate(over="ignore", invalid="ignore")
+
 
 @dataclass
 class Solution:
@@ -56,6 +60,7 @@ class Solution:
     history: list[Any]
 
 
+@_overflowing
 def solve(
     rows: Rows,
     terms: Terms,
@@ -114,6 +119,7 @@ def _narrow(rows: Rows, tol: float) -> bool:
     return rows.narrow and tol >= FLOAT32_TOL
 
 
+@_overflowing
 def best_start(rows: Rows, terms: Terms, alpha: Any) -> Any:
     """Return the best feasible multiple of dual variables, in place; see `solvers.path`."""
     xp, space = rows.space.xp, rows.space

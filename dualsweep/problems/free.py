@@ -56,10 +56,11 @@ class FreeProblem(BinaryProblem):
         return BinaryProblem(self.passes, self.sqnorm, self.y, self.cost, self.loss, target)
 
     def balance(self, alpha: Any) -> None:
-        """Make ``sum_i y_i a_i`` 0 but for rounding, in place."""
+        """Make ``sum_i y_i a_i`` 0 but for rounding, in place; of what overflowed, 0 is left."""
+        alpha[~np.isfinite(alpha)] = 0.0
         signed = alpha * self.y
         largest = float(np.abs(signed).max(initial=0.0))
-        if not 0.0 < largest < np.inf:
+        if largest == 0.0:
             return
         signed = np.ldexp(signed, -frexp(largest)[1])  # so that no sum overflows or vanishes
         above, below = float(signed[signed > 0].sum()), -float(signed[signed < 0].sum())
