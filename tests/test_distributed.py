@@ -190,6 +190,24 @@ def test_collections_agree_and_predictions_are_lazy(client, text, tmp_path):
     assert_certified(model.fit(store), X, y)
 
 
+def test_corrupt_blocks_are_refused_by_training_and_predictions(client, text):
+    X, y = text
+    dense = da.from_array(X.toarray(), chunks=(300, -1))
+    model = LinearSVC(C=0.1, random_state=0).fit(dense, y)
+
+    def corrupt(block):
+        block = sp.csr_array(block)
+        block.indices[3] = 10**6
+        return block
+
+    blocks = dense.map_blocks(corrupt, meta=sp.csr_array((0, 0)))
+    for answer in (model.predict(blocks), model.decision_function(blocks)):
+        with pytest.raises(ValueError, match="structure is corrupt"):
+            answer.compute()
+    with pytest.raises(ValueError, match="structure is corrupt"):
+        LinearSVC(C=0.1, random_state=0).fit(blocks, y)
+
+
 def test_what_cannot_be_trained_is_refused(client, text):
     X, y = text
     dense = da.from_array(X.toarray(), chunks=(300, 40))

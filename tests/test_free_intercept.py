@@ -18,8 +18,10 @@ from dualsweep.io import load_model, save_model, write_store
 from dualsweep.kernels.certificate import SHARES
 from dualsweep.kernels.intercept import best_intercept
 from dualsweep.problems.free import FreeProblem
-from dualsweep.problems.losses import LOSSES, REGRESSION_LOSSES
+from dualsweep.problems.losses import LOSSES, REGRESSION_LOSSES, loss_numbers
 from dualsweep.solvers.solve import Start, solve
+from dualsweep.training import Context, TrainingSet
+from dualsweep.training.regression import RegressionSet
 
 EPSILON = 0.25
 ALL = [*LOSSES, *REGRESSION_LOSSES]
@@ -102,7 +104,7 @@ def test_agrees_with_a_generic_solver(rows, loss, C):
 
 @every_loss
 @pytest.mark.parametrize("layout", [np.asarray, sp.csr_array])
-@pytest.mark.parametrize("scaling", [1.0, 7.0])
+@pytest.mark.parametrize("scaling", [1.0, 7.0, 1e-150, 1e150])
 def test_layouts_weights_and_the_value_of_the_constant_do_not_matter(rows, loss, layout, scaling):
     X, y = labels_for(loss, rows)
     weight = np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
@@ -329,3 +331,88 @@ def test_nothing_but_an_intercept_to_learn(loss):
     model = model_of(loss, tol=1e-9).fit(X, y)
     assert_certified(model, X, y)
     np.testing.assert_array_equal(model.coef_, 0.0)
+
+
+@pytest.mark.parametrize("cost", [1e-300, 1e-160, 1.0, 1e160, 1e300])
+def test_dual_variables_are_balanced_at_any_scale(rows, cost):
+    """Products and sums of them would overflow or vanish."""
+    X, y = rows[:2]
+    alpha = cost * np.random.default_rng(0).uniform(1.0, 8.0, len(y))
+    alpha[y > 0] *= 1e7
+    problem = LinearSVC(loss="squared_hinge", intercept="free")  # has no upper bound
+    with Context() as context:
+        free = TrainingSet(X, y, None, 1.0, context).formulate(problem._settings()).problem(0)
+    balanced = alpha.copy()
+    free.balance(balanced)
+    above, below = balanced[y > 0] / cost, balanced[y < 0] / cost
+    assert above.sum() == pytest.approx(below.sum(), rel=1e-13)
+    np.testing.assert_array_equal(below * cost, alpha[y < 0])
+    zero = np.zeros(len(y))
+    free.balance(zero)
+    assert not zero.any()
+
+
+@pytest.mark.parametrize("name", REGRESSION_LOSSES)
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+@pytest.mark.parametrize("value", [0.1, 7.3, -1e9, 1e-30, 0.0])
+def test_the_best_intercept_of_constant_targets_is_that_constant(name, epsilon, value):
+    n = 5
+    best = best_intercept(
+        np.zeros(n), np.ones(n), np.full(n, value), np.ones(n), loss_numbers(name, epsilon)
+    )
+    assert best == value
+
+
+def test_targets_within_epsilon_are_in_the_middle():
+    target = np.array([1.0, 1.5, 1.25])
+    for epsilon in (0.25, 1.0):
+        loss = loss_numbers("epsilon_insensitive", epsilon)
+        assert best_intercept(np.zeros(3), np.ones(3), target, np.ones(3), loss) == 1.25
+
+
+@pytest.mark.parametrize("kind", [LinearSVC, LinearSVR])
+@pytest.mark.parametrize("intercept", ["free", "penalized"])
+@pytest.mark.parametrize("scaling", [5e-324, 1e-320, 9.9e-151, 1.1e150, 1e308, np.inf])
+def test_a_constant_that_cannot_be_squared_is_refused(rows, kind, intercept, scaling):
+    with pytest.raises(ValueError, match=r"'intercept_scaling' .* range \[1e-150, 1e\+150\]"):
+        kind(intercept=intercept, intercept_scaling=scaling).fit(*rows[:2])
+
+
+def test_an_intercept_that_overflows_says_so(rows):
+    """X is as it was."""
+    X, y = rows[0], rows[1] * 1e300
+    with (
+        np.errstate(over="ignore"),
+        pytest.raises(ValueError, match=r"beyond float64 .* Scale X and the targets"),
+    ):
+        LinearSVR(intercept="free").fit(X, y)
+
+
+def test_an_x_that_became_nan_is_said_to_have_changed(rows):
+    X, y = rows[0].copy(), rows[2]
+
+    def spoil(*_):
+        X[3, 1] = np.nan
+        return True
+
+    with Context() as context:
+        data = RegressionSet(X, y, None, 1.0, context)
+        problem = data.formulate(LinearSVR()._settings()).problem(0)
+        with pytest.raises(ValueError, match=r"X has NaN, .* that it did not have"):
+            solve(problem, tol=1e-12, watch=spoil, solver="sweep")
+
+
+@pytest.mark.parametrize("name", REGRESSION_LOSSES)
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+@pytest.mark.parametrize("value", [0.1, 7.3, -1e9, 0.0])
+@pytest.mark.parametrize("n", [1, 40])
+@pytest.mark.parametrize("scaling", [1.0, 3.0])
+def test_constant_targets_are_learnt_exactly(rows, name, epsilon, value, n, scaling):
+    """The optimum is 0, and so is the gap."""
+    model = LinearSVR(loss=name, epsilon=epsilon, intercept="free", intercept_scaling=scaling)
+    model.fit(rows[0][:n], np.full(n, value))
+    assert model.converged_
+    assert (model.primal_objective_, model.relative_gap_) == (0.0, 0.0)
+    assert model.intercept_ == value
+    assert not model.coef_.any()
+    assert not model.dual_coef_.toarray().any()

@@ -17,7 +17,7 @@ from dualsweep.rows.functions import (
     row_prefetch_head,
     row_sqnorm,
 )
-from dualsweep.rows.layouts import CSRRows, as_rows, n_rows, n_stored
+from dualsweep.rows.layouts import CSRRows, as_rows, check_sparse, n_rows, n_stored
 from dualsweep.rows.many_classes import row_add_few, row_scores, row_scores_few
 from dualsweep.rows.passes import Passes
 
@@ -337,3 +337,97 @@ def test_row_functions_are_for_kernels_only(function):
     arguments = {row_dot: (0, np.zeros(3)), row_axpy: (0, 1.0, np.zeros(3))}.get(function, (0,))
     with pytest.raises(TypeError, match="kernels only"):
         function(as_rows(np.ones((2, 2)), 1.0), *arguments)
+
+
+BROKEN = {
+    "negative": ("indices", lambda a: np.where(np.arange(len(a)) == 1, -1, a)),
+    "beyond": ("indices", lambda a: np.where(np.arange(len(a)) == 1, 12, a)),
+    "far beyond": ("indices", lambda a: np.where(np.arange(len(a)) == 1, 2**31 - 1, a)),
+    "too few indices": ("indices", lambda a: a[:-1]),
+    "not integers": ("indices", lambda a: a.astype(np.float64)),
+    "a table": ("indices", lambda a: a[:, None]),
+    "too few pointers": ("indptr", lambda a: a[:-1]),
+    "too many pointers": ("indptr", lambda a: np.append(a, a[-1])),
+    "no pointers": ("indptr", lambda a: a[:0]),
+    "descending": ("indptr", lambda a: np.where(np.arange(len(a)) == 1, a[-1] + 1, a)),
+    "a negative pointer": ("indptr", lambda a: np.where(np.arange(len(a)) == 1, -5, a)),
+    "not from 0": ("indptr", lambda a: np.where(np.arange(len(a)) == 0, 1, a)),
+    "past the end": ("indptr", lambda a: np.where(np.arange(len(a)) == len(a) - 1, 10**6, a)),
+    "too few values": ("data", lambda a: a[:-1]),
+}
+
+
+def broken(X, kind):
+    """Return X with one of its arrays replaced, which SciPy does not look at."""
+    name, change = BROKEN[kind]
+    X = X.copy()
+    array = change(getattr(X, name))
+    setattr(X, name, array.astype(np.int32) if array.dtype.kind == "i" else array)
+    return X
+
+
+def square(layout="csr"):
+    X = np.random.default_rng(0).normal(size=(12, 12))
+    return sp.csr_array(np.where(np.abs(X) < 0.5, 0.0, X)).asformat(layout)
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.parametrize("layout", ["csr", "csc", "bsr"])
+def test_broken_compressed_matrices_are_refused(layout, kind):
+    X = square(layout) if layout != "bsr" else square("csr").tobsr((2, 2))
+    with pytest.raises(ValueError, match=r"structure is corrupt. Rebuild X"):
+        check_sparse(broken(X, kind))
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_what_products_refuse_training_refuses(kind):
+    with pytest.raises(ValueError, match=r"structure is corrupt. Rebuild X"):
+        as_rows(broken(square(), kind), 1.0)
+
+
+@pytest.mark.parametrize("name", ["row", "col"])
+@pytest.mark.parametrize("index", [-1, 12, 2**31 - 1])
+def test_broken_triplets_are_refused(name, index):
+    X = square("coo")
+    getattr(X, name)[3] = index
+    what = {"row": "row", "col": "column"}[name]
+    with pytest.raises(ValueError, match=rf"X has a {what} index outside 0\.\.11: the COO"):
+        check_sparse(X)
+
+
+def test_a_matrix_that_holds_is_returned_as_it_is():
+    matrices = [square(layout) for layout in ("csr", "csc", "coo", "lil", "dok", "dia")]
+    empty = [sp.csr_array((0, 3)), sp.csr_array((3, 0)), sp.coo_array((3, 2))]
+    for X in (*matrices, *empty, square().tobsr((3, 4)), np.ones((2, 2)), [[1.0]], None):
+        assert check_sparse(X) is X
+
+
+def test_an_index_where_there_are_no_columns_is_refused():
+    X = sp.csr_array((2, 0))
+    X.data, X.indices, X.indptr = np.ones(1), np.zeros(1, np.int32), np.array([0, 1, 1], np.int32)
+    with pytest.raises(ValueError, match=r"column index outside 0\.\.-1"):
+        check_sparse(X)
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
+def test_indices_in_another_byte_order_mean_what_they_say(layout):
+    X = square(layout)
+    if layout == "coo":
+        X.coords = tuple(places.astype(">i4") for places in X.coords)
+    else:
+        X.indices, X.indptr = X.indices.astype(">i4"), X.indptr.astype(">i4")
+    converted = check_sparse(X)
+    if layout != "coo":
+        assert converted.indices.dtype.isnative
+        assert converted.indptr.dtype.isnative
+        assert not X.indices.dtype.isnative
+        assert not X.indptr.dtype.isnative
+    np.testing.assert_array_equal(converted.toarray(), square().toarray())
+    if layout == "csr":
+        assert_same_rows(as_rows(X, 0.5), augment(square().toarray(), 0.5))
+
+
+def test_duplicates_in_another_byte_order_are_summed():
+    X = sp.csr_array((np.array([1.0, 2.0, 3.0]), [1, 1, 0], [0, 2, 3]), shape=(2, 2))
+    X.indices, X.indptr = X.indices.astype(">i8"), X.indptr.astype(">i8")
+    assert_same_rows(as_rows(X, 0.0), augment(np.array([[0.0, 3.0], [3.0, 0.0]]), 0.0))

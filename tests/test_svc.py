@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from fractions import Fraction
 
 import hypothesis.strategies as st
 import numpy as np
@@ -604,6 +605,17 @@ def test_bad_data(problem):
         LinearSVC().fit(corrupt, y)
     with pytest.raises(ValueError, match="their sum overflows"):
         LinearSVC(C=1e307).fit(X, y)
+    for bad in ("a", "2", None, [1.0], 1j, 10**400):
+        with pytest.raises(ValueError, match="must have a number for each class, but for class 0"):
+            LinearSVC(class_weight={0: bad}).fit(X, y)
+    for bad in (np.nan, np.inf, -1, -np.inf):
+        with pytest.raises(ValueError, match="must not be negative, NaN or infinite"):
+            LinearSVC(class_weight={0: bad}).fit(X, y)
+    for good in (2, np.float32(2), np.array(2), Fraction(2)):
+        np.testing.assert_array_equal(
+            LinearSVC(class_weight={0: good}, random_state=0).fit(X, y).coef_,
+            LinearSVC(class_weight={0: 2.0}, random_state=0).fit(X, y).coef_,
+        )
     with pytest.raises(ValueError, match="'n_jobs' parameter"):
         LinearSVC(n_jobs=0).fit(X, y)
 

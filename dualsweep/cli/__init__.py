@@ -59,7 +59,7 @@ def main(
     Exit codes: 0 all is well; 1 not converged, or a check failed; 2 bad input or bad options; 130
     interrupted by Ctrl-C. Files are written completely or not at all. What exists is replaced only
     with --force, and then only files and stores: links are followed, and devices, pipes and other
-    directories are refused.
+    directories are refused, and so is what the command itself reads.
 
     For example:
       dualsweep train rcv1.svm -C 0.5 --tol 1e-4

@@ -6,7 +6,7 @@ import json as jsonlib
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -28,6 +28,7 @@ from rich.table import Table
 
 from .._interrupt import INTERRUPTED, leave_on_interrupt, raise_on_interrupt
 from ..io import Store, load_data, open_store
+from ..io._files import overlap
 from ..training.progress import announce_compilation
 from ._options import first_column, in_options
 
@@ -54,14 +55,19 @@ class Command:
         Whether to print `facts` as JSON at the end, and before that nothing.
     quiet : bool, default=False
         Whether to say nothing but errors.
+    reads : iterable of Path or None
+        Files and stores that the command reads, which it must not write to.
     """
 
-    def __init__(self, json: bool, quiet: bool = False) -> None:
+    def __init__(
+        self, json: bool, quiet: bool = False, *, reads: Iterable[Path | None] = ()
+    ) -> None:
         self.json = json
         self.talks = not (json or quiet)
         self.console = Console(quiet=not self.talks, highlight=False)
         self.facts: dict[str, Any] = {}
         self.code = 0  # to end with
+        self._inputs = [path for path in reads if path is not None]
         self._outputs: dict[Path, int | None] = {}
         self._left = False  # whether Ctrl-C ended the process before
 
@@ -90,8 +96,26 @@ class Command:
             raise typer.Exit(self.code) from None
 
     def writes(self, path: Path) -> None:
-        """Note what is going to be written, for people who want to know when they interrupt."""
+        """Note what is going to be written, for people who want to know when they interrupt.
+
+        ValueError if that would replace what the command reads, whatever `--force` says, or what
+        it writes itself.
+        """
+        self.spare_inputs(path)
+        for other in self._outputs:
+            if overlap(path, other):
+                raise ValueError(f"{path} and {other} are the same; choose two names to write to.")
         self._outputs[path] = _number(path)
+
+    def spare_inputs(self, path: Path) -> None:
+        """Raise ValueError if writing to `path` would change what the command reads."""
+        for source in self._inputs:
+            if overlap(path, source):
+                raise ValueError(
+                    f"{path} would replace {source}, which this command reads; choose another name."
+                    if path != source
+                    else f"{path} is read and would be replaced; choose another name to write to."
+                )
 
     def say(self, text: str) -> None:
         """Tell people on stderr, on one line."""

@@ -15,7 +15,7 @@ from ..problems.losses import LOSSES, REGRESSION_LOSSES
 from ..solvers.policy import SOLVERS
 from ..solvers.schedules import SCHEDULES
 from ..training.formulations import FORMULATIONS
-from ..training.settings import INTERCEPTS, Settings
+from ..training.settings import BIASES, INTERCEPTS, Settings
 
 if TYPE_CHECKING:
     from ..estimators import LinearSVC, LinearSVCCV, LinearSVR, LinearSVRCV
@@ -61,6 +61,16 @@ def positive(param: typer.CallbackParam, value: Any) -> Any:
     """Refuse a number that is not positive, or infinite."""
     if value is not None and not 0 < value < math.inf:
         raise typer.BadParameter(f"{param.opts[0]} must be a positive number, but is {value:g}.")
+    return value
+
+
+def within_biases(param: typer.CallbackParam, value: Any) -> Any:
+    """Refuse a value of the constant feature that cannot be squared, or divided by."""
+    least, most = BIASES
+    if not least <= positive(param, value) <= most:
+        raise typer.BadParameter(
+            f"{param.opts[0]} must be between {least:g} and {most:g}, but is {value:g}."
+        )
     return value
 
 
@@ -233,7 +243,7 @@ ClassWeight: TypeAlias = Annotated[
 Bias: TypeAlias = Annotated[
     float,
     typer.Option(
-        callback=positive,
+        callback=within_biases,
         help="Value of the constant feature whose weight is the penalised intercept: the larger, "
         "the less it is penalised.",
     ),

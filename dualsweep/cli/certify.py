@@ -104,7 +104,7 @@ def certify(
     """
     from .. import estimators
 
-    with Command(json, quiet) as command:
+    with Command(json, quiet, reads=[model_file, file]) as command:
         model = load_model(model_file)
         recorded = getattr(model, "primal_objective_", None)
         regression = not hasattr(model, "classes_")

@@ -95,10 +95,10 @@ def compare(
     }
     values = parse_costs(costs)
 
-    with Command(json, quiet) as command:
+    with Command(json, quiet, reads=[file]) as command:
         if plot is not None:
-            check_picture(plot, force)
             command.writes(plot)
+            check_picture(plot, force)
         X, y = command.load(file, zero_based=zero_based, n_jobs=n_jobs)
         options["class_weight"] = class_weights(class_weight, np.unique(y))
         started = perf_counter()

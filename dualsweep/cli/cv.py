@@ -170,13 +170,13 @@ def cv(
     if output is not None and output == plot:
         raise typer.BadParameter(f"--model and --plot are both {plot}.")
 
-    with Command(json, quiet) as command:
+    with Command(json, quiet, reads=[file]) as command:
         if output is not None:
-            check_target(path, force=force)
             command.writes(path)
+            check_target(path, force=force)
         if plot is not None:
-            check_picture(plot, force)
             command.writes(plot)
+            check_picture(plot, force)
         X, y = command.load_or_open(file, memory_limit, zero_based=zero_based, n_jobs=n_jobs)
         if task == "classification":
             classes = classes_of(X, y)

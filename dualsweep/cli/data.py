@@ -59,9 +59,9 @@ def convert(
       dualsweep convert rcv1.svm.xz rcv1.store
       dualsweep convert webspam.svm webspam.store --block-size 256
     """
-    with Command(json, quiet) as command:
-        check_new_store(store, force=force)
+    with Command(json, quiet, reads=[file]) as command:
         command.writes(store)
+        check_new_store(store, force=force)
         started = perf_counter()
         block_bytes = block_size * MEGABYTE
         kind, size = kind_of(file), _size(file)

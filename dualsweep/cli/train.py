@@ -150,9 +150,11 @@ def train(
     if checkpoint is not None and memory_limit is None:
         raise typer.BadParameter("--checkpoint needs --memory-limit.")
 
-    with Command(json, quiet) as command:
-        check_target(path, force=force)  # rather now than after the work
+    with Command(json, quiet, reads=(file, warm_start)) as command:
         command.writes(path)
+        check_target(path, force=force)  # rather now than after the work
+        if checkpoint is not None:
+            command.spare_inputs(checkpoint)
         X, y = command.load_or_open(file, memory_limit, zero_based=zero_based, n_jobs=n_jobs)
         classes = classes_of(X, y) if task == "classification" else None
         if model_format == "liblinear" and classes is not None:  # rather now than after the work

@@ -16,6 +16,7 @@ from ..problems.result import Result
 from ..rows.dense import passes_over
 from ..rows.layouts import as_rows
 from ..solvers.parts import PartsProblem
+from ..training.data import check_room
 from ..training.formulations import Formulation, PerClass, formulation
 from ..training.settings import Settings
 from ._cluster import Cluster, ClusterParts
@@ -45,6 +46,7 @@ class ClusterSet:
         if self.n_features == 0:
             raise ValueError("There are no features to learn from.")
         self.classes, self.mass = add_counts([known.counts for known in described])
+        check_room(self.n_features, 1 if len(self.classes) == 2 else len(self.classes))
 
     def formulate(self, settings: Settings) -> ClusterFormulation:
         """Return the problems to solve."""

@@ -21,7 +21,7 @@ from ..kernels.loss import Loss
 from ..problems.labels import class_codes, count_classes, row_costs
 from ..problems.losses import LOSSES
 from ..rows.dense import passes_over
-from ..rows.layouts import as_rows
+from ..rows.layouts import as_rows, check_sparse
 from ..solvers.parts import Part, looks_at_rows
 from ..training.data import check_finite
 from ..training.formulations import Formulation, PerClass, formulation
@@ -300,7 +300,7 @@ def as_block(X: Any) -> Any:
     if hasattr(X, "to_numpy"):
         X = X.to_numpy()
     if sp.issparse(X):
-        X = X.tocsr()
+        X = check_sparse(X).tocsr()
         return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
     X = np.asarray(X)
     if X.ndim != 2:

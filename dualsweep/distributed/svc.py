@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import dask.array as da
@@ -13,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..estimators._callbacks import HAS_CALLBACKS, FitCallbacks, with_callbacks
 from ..estimators._choices import with_choices
 from ..estimators.svc import LinearSVC as InMemory
+from ..rows.layouts import check_sparse
 from ..training import train
 from ._cluster import Cluster
 from ._data import is_collection, partitions
@@ -237,13 +240,11 @@ class LinearSVC(InMemory):
         check_is_fitted(self)
         if not is_collection(X):
             return super().decision_function(X)
-        X, local = _as_array(X), self.to_sklearn()
+        X, answer = _as_array(X), partial(_of_block, self.to_sklearn().decision_function)
         if len(self.classes_) == 2:
-            return X.map_blocks(local.decision_function, drop_axis=1, dtype=float, meta=np.empty(0))
+            return X.map_blocks(answer, drop_axis=1, dtype=float, meta=np.empty(0))
         chunks = (X.chunks[0], (len(self.classes_),))
-        return X.map_blocks(
-            local.decision_function, chunks=chunks, dtype=float, meta=np.empty((0, 0))
-        )
+        return X.map_blocks(answer, chunks=chunks, dtype=float, meta=np.empty((0, 0)))
 
     def predict(self, X: Any) -> Any:
         """Return the class of each row.
@@ -257,9 +258,14 @@ class LinearSVC(InMemory):
         check_is_fitted(self)
         if not is_collection(X):
             return super().predict(X)
-        X, local = _as_array(X), self.to_sklearn()
+        X, answer = _as_array(X), partial(_of_block, self.to_sklearn().predict)
         meta = self.classes_[:0]
-        return X.map_blocks(local.predict, drop_axis=1, dtype=meta.dtype, meta=meta)
+        return X.map_blocks(answer, drop_axis=1, dtype=meta.dtype, meta=meta)
+
+
+def _of_block(answer: Callable[[Any], Any], X: Any) -> Any:
+    """Return what scikit-learn's model answers for a block whose structure holds."""
+    return answer(check_sparse(X))
 
 
 def _as_array(X: Any) -> Any:

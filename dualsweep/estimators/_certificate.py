@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
 from .._host import to_host
 from ..kernels.certificate import relative
+from ..rows.layouts import check_sparse
 from ..solvers.blocks import Blocks
 from ..solvers.run import certificate_of
 from ..training import Context, load_if_it_fits, train, training_data
@@ -187,6 +188,7 @@ def _checked(model: Any, X: Any, y: Any) -> tuple[Any, Any]:
     """Return X and y as they are trained on, if the model can have been."""
     if isinstance(X, Blocks):
         return X, check_store_labels(X, y, _regresses(model))
+    X = check_sparse(X)
     options: dict[str, Any] = {
         "accept_sparse": "csr",
         "dtype": [np.float64, np.float32],

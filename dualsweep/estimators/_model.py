@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model._base import LinearClassifierMixin, LinearModel, SparseCoefMixin
 from sklearn.utils._param_validation import InvalidParameterError, StrOptions
 
+from ..rows.layouts import check_sparse
 from ..solvers.blocks import Blocks
 
 __all__ = ["HABITS", "LinearClassifier", "LinearRegressor"]
@@ -114,7 +115,7 @@ class LinearRegressor(RegressorMixin, LinearModel):
 def _by_block(method: Callable[[Any], Any], X: Any) -> Any:
     """Return what a method returns for all rows, of a store for one block after the other."""
     if not isinstance(X, Blocks):
-        return method(X)
+        return method(check_sparse(X))
     filled = np.flatnonzero(np.diff(X.starts)).tolist()  # of some rows of a store, not all are
     return np.concatenate([method(_alike(X.read(b)[0])) for b in filled])
 

@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from ..problems.labels import few_classes
+from ..rows.layouts import check_sparse
 from ..solvers.blocks import Blocks
 from ..training import OnDevice
 from ._device import check_device_data, refuse_device, space_of
@@ -47,7 +48,7 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any,
         try:
             X, y = validate_data(
                 estimator,
-                X,
+                check_sparse(X),
                 y,
                 accept_sparse="csr",
                 dtype=[np.float64, np.float32],

@@ -26,6 +26,7 @@ from ..training import (
     train,
     training_data,
 )
+from ..training.settings import BIASES
 from ..training.verdict import shortfall
 from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, FitCallbacks, with_callbacks
 from ._choices import CONSTRAINTS
@@ -48,7 +49,7 @@ class CertifiedModel(CallbackSupportMixin, BaseEstimator):
         "schedule": CONSTRAINTS["schedule"],
         "fit_intercept": ["boolean"],
         "intercept": CONSTRAINTS["intercept"],
-        "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
+        "intercept_scaling": [Interval(Real, *BIASES, closed="both")],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 0, None, closed="left")],
         "max_time": [Interval(Real, 0, None, closed="neither"), None],

@@ -16,6 +16,7 @@ __all__ = [
     "follow",
     "mode_of",
     "naming",
+    "overlap",
     "taken",
     "temporary_beside",
 ]
@@ -68,6 +69,27 @@ def check_target(path: Path, *, force: bool) -> Path:
     if mode is not None and not force:
         raise taken(path)
     return follow(path)
+
+
+def overlap(one: Path, other: Path) -> bool:
+    """Tell whether two paths are the same file or folder, or one of them is inside the other.
+
+    However they are spelled: relative, by links, by another name of the same file.
+    """
+    first, second = (Path(os.path.realpath(path)) for path in (one, other))
+    return any(
+        _same(folder, path)
+        for path, other in ((first, second), (second, first))
+        for folder in (other, *other.parents)
+    )
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Tell whether two paths are one thing; of one that is not there, whether they are equal."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return one == other
 
 
 def mode_of(path: Path) -> int | None:

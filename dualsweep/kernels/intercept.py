@@ -31,12 +31,15 @@ def best_intercept(scores: Any, y: Any, target: Any, cost: Any, loss: Loss) -> f
     """Return the b at which ``sum_i C_i loss(t_i - y_i (scores_i + b))`` is least.
 
     The sum is convex, and its slope changes its sign among the places where slacks are at the kink:
-    bisection.
+    bisection. Where all slacks can be inside the kinks at once, they are as far inside as can be:
+    of targets that are all the same, at 0 exactly.
     """
     low = high = y[0] * target[0] - scores[0]
     for i in range(1, scores.shape[0]):
         place = y[i] * target[i] - scores[i]
         low, high = min(low, place), max(high, place)
+    if high - low <= 2.0 * loss.kink:
+        return low + 0.5 * (high - low)
     low, high = low - loss.kink, high + loss.kink
     for _ in range(HALVINGS):
         middle = low + 0.5 * (high - low)

@@ -56,12 +56,17 @@ class FreeProblem(BinaryProblem):
         return BinaryProblem(self.passes, self.sqnorm, self.y, self.cost, self.loss, target)
 
     def balance(self, alpha: Any) -> None:
-        """Make ``sum_i y_i a_i`` 0 but for rounding, in place."""
+        """Make ``sum_i y_i a_i`` 0 but for rounding, in place; of what overflowed, 0 is left."""
+        alpha[~np.isfinite(alpha)] = 0.0
         signed = alpha * self.y
+        largest = float(np.abs(signed).max(initial=0.0))
+        if largest == 0.0:
+            return
+        signed = np.ldexp(signed, -frexp(largest)[1])  # so that no sum overflows or vanishes
         above, below = float(signed[signed > 0].sum()), -float(signed[signed < 0].sum())
         large, small = max(above, below), min(above, below)
         if large > small:
-            alpha[signed * (above - below) > 0] *= small / large
+            alpha[signed > 0 if above > below else signed < 0] *= small / large
 
     def fill_weights(self, members: Any, alpha: Any, w: Any, *, compensated: bool = False) -> None:
         """Make `alpha` feasible, and overwrite w with its weights and the best intercept."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,8 @@ def class_costs(C: float, class_weight: Any, classes: Any, mass: Any) -> tuple[A
 
 def balanced_weights(mass: Any) -> Any:
     """Return the weights with which classes that have so much weight weigh the same."""
-    return mass.sum() / (len(mass) * mass)
+    with np.errstate(over="ignore", invalid="ignore"):  # costs that are too large are refused
+        return mass.sum() / (len(mass) * mass)
 
 
 def row_costs(
@@ -143,10 +145,13 @@ def row_costs(
                 f"class_weight has weights for {list(class_weight)}, but none for {missing}; the "
                 f"classes are {classes.tolist()}."
             )
-        per_class = np.array([class_weight.get(label, 1.0) for label in classes.tolist()])
-    if not (per_class >= 0).all():
-        raise ValueError(f"class_weight must not be negative or NaN, but is {class_weight!r}.")
-    with np.errstate(over="ignore", under="ignore"):
+        given = {label: _weight_of(label, weight) for label, weight in class_weight.items()}
+        per_class = np.array([given.get(label, 1.0) for label in classes.tolist()])
+        if not (np.isfinite(per_class) & (per_class >= 0)).all():
+            raise ValueError(
+                f"class_weight must not be negative, NaN or infinite, but is {class_weight!r}."
+            )
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # what is not finite is told
         if sample_weight is None:
             cost = (C * per_class)[codes]
         else:
@@ -155,7 +160,7 @@ def row_costs(
     if not np.isfinite(total):
         raise ValueError(
             f"The costs C * sample_weight * class_weight are too large: C is {C:g}, the largest "
-            f"cost {cost.max():g}, and their sum overflows. Use smaller numbers."
+            f"cost {np.fmax.reduce(cost):g}, and their sum overflows. Use smaller numbers."
         )
     small = cost < LEAST_COST
     if small.any():
@@ -163,6 +168,20 @@ def row_costs(
         if all_rows:
             _refuse_vanished(classes, codes, per_class, cost)
     return cost
+
+
+def _weight_of(label: Any, weight: Any) -> float:
+    """Return the weight of a class as a float; ValueError if it is no number."""
+    scalar = np.ndim(weight) == 0 and getattr(weight, "dtype", np.dtype("O")).kind in "biuf"
+    if isinstance(weight, Real) or scalar:
+        try:
+            return float(weight)
+        except OverflowError:  # an integer beyond float64
+            pass
+    raise ValueError(
+        f"class_weight must have a number for each class, but for class {label!r} it has "
+        f"{str(weight)[:40]!r}. Use for instance class_weight={{{label!r}: 2.0}}."
+    )
 
 
 def _refuse_vanished(classes: Any, codes: Any, per_class: Any, cost: Any) -> None:

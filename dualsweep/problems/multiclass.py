@@ -214,7 +214,8 @@ class MulticlassProblem:
 
         The difference of two scores differs by at most ``sqrt(2) radius |x_i|``.
         """
-        return slack > np.sqrt(2.0) * radius * np.sqrt(self.sqnorm[members])
+        with np.errstate(invalid="ignore"):  # of no certificate the radius is infinite
+            return slack > np.sqrt(2.0) * radius * np.sqrt(self.sqnorm[members])
 
     def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
         """Return 1: the scores it would take are not kept."""

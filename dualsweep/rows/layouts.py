@@ -6,6 +6,7 @@ of value ``rows.bias`` that X does not store.
 
 from __future__ import annotations
 
+from copy import copy
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
@@ -15,7 +16,9 @@ import scipy.sparse as sp
 from .._jit import jit
 from .._threads import Workers
 
-__all__ = ["CSRRows", "DenseRows", "Rows", "as_rows", "n_rows", "n_stored"]
+__all__ = ["CSRRows", "DenseRows", "Rows", "as_rows", "check_sparse", "n_rows", "n_stored"]
+
+REBUILD = "the {format} structure is corrupt. Rebuild X, for instance from its COO triplets."
 
 # Indices are looked at in parts of at least so many entries, at most so many: see `Passes`.
 PARTS, PART_ENTRIES = 16, 200_000
@@ -51,28 +54,16 @@ def as_rows(X: Any, bias: float, workers: Workers | None = None) -> Rows:
     Raises
     ------
     ValueError
-        If a column index lies outside X.
+        If pointers or column indices are not those of such a matrix; see `check_sparse`.
     """
     if not sp.issparse(X):
         return DenseRows(_read_only(X), X.shape[1], float(bias))
-    indices = X.indices.view(f"u{X.indices.dtype.itemsize}")
-    indptr = X.indptr.astype(np.int64, copy=False)
-    if len(indptr) != X.shape[0] + 1:
-        raise ValueError(
-            f"X has {X.shape[0]} rows, but X.indptr has {len(indptr)} entries instead of one more: "
-            "the CSR structure is corrupt. Rebuild X, for instance from its COO triplets."
-        )
-    if indptr[0] != 0 or (np.diff(indptr) < 0).any() or indptr[-1] > min(len(indices), len(X.data)):
-        raise ValueError(
-            "X.indptr does not ascend from 0 to at most the number of stored entries: the CSR "
-            "structure is corrupt. Rebuild X, for instance from its COO triplets."
-        )
+    X = _native(X)
+    indices, indptr = _unsigned(X.indices, "indices"), _integers(X.indptr, "indptr")
+    indptr = indptr.astype(np.int64, copy=False)
+    _check_pointers(indptr, X.shape[0], min(len(indices), len(X.data)))
     largest, increasing = _inspected(_read_only(indices), _read_only(indptr), workers or Workers())
-    if largest >= X.shape[1]:
-        raise ValueError(
-            f"X has a column index outside 0..{X.shape[1] - 1}: the CSR structure is corrupt. "
-            "Rebuild X, for instance from its COO triplets."
-        )
+    _check_largest(largest, X.shape[1])
     if not increasing and _has_duplicates(
         _read_only(indices), _read_only(indptr), np.full(X.shape[1], -1)
     ):
@@ -81,6 +72,42 @@ def as_rows(X: Any, bias: float, workers: Workers | None = None) -> Rows:
         return as_rows(X, bias, workers)
     arrays = (_read_only(X.data), _read_only(indices), _read_only(indptr))
     return CSRRows(*arrays, X.shape[1], float(bias))
+
+
+def check_sparse(X: Any) -> Any:
+    """Return X if no product with it reads outside its arrays; anything but sparse as it is.
+
+    SciPy trusts the indices it is given: products and conversions with wrong ones crash, or answer
+    with what they find elsewhere in memory. Indices in another byte order are converted.
+
+    Raises
+    ------
+    ValueError
+        If X is CSR, CSC, BSR or COO, and its arrays are not such a matrix.
+    """
+    if not sp.issparse(X) or X.ndim != 2:
+        return X
+    layout = X.format.upper()
+    if layout == "COO":
+        for name, what, size in (("row", "row", X.shape[0]), ("col", "column", X.shape[1])):
+            places = _unsigned(getattr(X, name), name)
+            if len(places) != len(X.data):
+                raise ValueError(
+                    f"X.{name} has {len(places)} entries, but X.data {len(X.data)}: "
+                    f"{REBUILD.format(format=layout)}"
+                )
+            _check_largest(_largest(places), size, layout, what)
+        return X  # conversions make their indices native themselves
+    if layout not in ("CSR", "CSC", "BSR"):
+        return X
+    shape = X.shape[::-1] if layout == "CSC" else X.shape
+    blocks = X.blocksize if layout == "BSR" else (1, 1)
+    n, d = (size // step for size, step in zip(shape, blocks, strict=True))
+    indices, indptr = _unsigned(X.indices, "indices"), _integers(X.indptr, "indptr")
+    _check_pointers(indptr, n, min(len(indices), len(X.data)), layout)
+    what = "row" if layout == "CSC" else "column"
+    _check_largest(_largest(indices[: int(indptr[-1])]), d, layout, what)
+    return _native(X)
 
 
 def n_rows(rows: Rows) -> int:
@@ -97,6 +124,57 @@ def _read_only(array: Any) -> Any:
     view = array.view(np.ndarray)
     view.flags.writeable = False
     return view
+
+
+def _integers(array: Any, name: str) -> Any:
+    """Return a list of integers in the byte order of this machine; ValueError if it is none."""
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"X.{name} is {array.dtype} {array.shape}, but must be a list of integers: "
+            f"{REBUILD.format(format='sparse')}"
+        )
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _unsigned(array: Any, name: str) -> Any:
+    """Return integers as unsigned ones, so that those below 0 are too large."""
+    return (found := _integers(array, name)).view(f"u{found.dtype.itemsize}")
+
+
+def _largest(indices: Any) -> int:
+    return int(indices.max()) if len(indices) else -1
+
+
+def _native(X: Any) -> Any:
+    """Return X with its indices in the byte order of this machine; X itself does not change."""
+    if X.indices.dtype.isnative and X.indptr.dtype.isnative:
+        return X
+    twin = copy(X)
+    twin.indices, twin.indptr = _integers(X.indices, "indices"), _integers(X.indptr, "indptr")
+    return twin
+
+
+def _check_pointers(indptr: Any, n: int, n_entries: int, layout: str = "CSR") -> None:
+    """Raise ValueError unless these are where n rows of so many entries start."""
+    what = "columns" if layout == "CSC" else "rows"
+    if len(indptr) != n + 1:
+        raise ValueError(
+            f"X has {n} {what}, but X.indptr has {len(indptr)} entries instead of one more: "
+            f"{REBUILD.format(format=layout)}"
+        )
+    if indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any() or indptr[-1] > n_entries:
+        raise ValueError(
+            "X.indptr does not ascend from 0 to at most the number of stored entries: "
+            f"{REBUILD.format(format=layout)}"
+        )
+
+
+def _check_largest(largest: int, size: int, layout: str = "CSR", what: str = "column") -> None:
+    """Raise ValueError if an index is not below `size`; of no entries the largest is -1."""
+    if largest >= size:
+        raise ValueError(
+            f"X has a {what} index outside 0..{size - 1}: {REBUILD.format(format=layout)}"
+        )
 
 
 def _inspected(indices: Any, indptr: Any, workers: Workers) -> tuple[int, bool]:

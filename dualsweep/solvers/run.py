@@ -255,9 +255,16 @@ class Run:
                     self.alpha = unscaled
                     self.check()
         if not np.isfinite(self.gap):  # of weights that are 0
+            passes = getattr(self.problem, "passes", None)  # blocks are checked as they are read
+            if passes is not None and not np.isfinite(passes.sqnorms()).all():
+                raise ValueError(
+                    "X has NaN, infinity or a squared norm beyond float64 that it did not have "
+                    "when training began. It must not change meanwhile: train on a copy."
+                )
             raise ValueError(
-                "X has NaN or infinity that it did not have when training began. It must not "
-                "change meanwhile: train on a copy."
+                "The objective, or a weight squared, is beyond float64 even where all dual "
+                "variables are 0. Scale X and the targets, and use C, sample_weight and "
+                "intercept_scaling nearer to 1."
             )
         return Result(
             w=self.w,

@@ -14,7 +14,7 @@ from ..problems.losses import REGRESSION_LOSSES
 from ..solvers.blocks import Blocks
 from .block_formulations import BLOCK_FORMULATIONS, BlockRegression
 from .context import Context
-from .data import TrainingSet
+from .data import TrainingSet, check_room, weight_bytes
 from .device import DeviceSet, OnDevice
 from .formulations import Formulation
 from .regression import training_set
@@ -29,10 +29,12 @@ IN_MEMORY_ROW = 128
 def load_if_it_fits(X: Any, y: Any, memory_limit: int | None) -> tuple[Any, Any]:
     """Return a store as rows and labels if these fit into memory, and anything else as it is.
 
-    The arrays are there twice while a store is loaded. Its own labels are used if y is None.
+    The arrays are there twice while a store is loaded, and then the weights beside them. Its own
+    labels are used if y is None.
     """
     if isinstance(X, Blocks):
-        n_bytes = 2 * int(np.sum(X.block_bytes)) + IN_MEMORY_ROW * X.shape[0]
+        rows = int(np.sum(X.block_bytes))
+        n_bytes = rows + max(rows, weight_bytes(X.shape[1])) + IN_MEMORY_ROW * X.shape[0]
         if memory_limit is None or n_bytes <= memory_limit:
             X, labels = X.load()
             return X, labels if y is None else y
@@ -116,6 +118,7 @@ class BlockSet:
 
     def formulate(self, settings: Settings) -> Formulation:
         """Return the problems to solve."""
+        check_room(self.blocks.shape[1])
         more = (
             f"Use another, or raise memory_limit ({settings.memory_limit:,} bytes) until the "
             "store fits"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._memory import available_bytes
 from .._threads import Workers
 from ..problems.labels import encode_labels, row_costs
 from ..rows.dense import passes_over
@@ -15,7 +16,13 @@ from .context import Context
 from .formulations import Formulation, formulation
 from .settings import Settings
 
-__all__ = ["TrainingSet", "check_finite"]
+__all__ = ["TrainingSet", "check_finite", "check_room", "weight_bytes"]
+
+# Vectors of weights that a training needs at least for each row of weights of the model: those that
+# are trained, and those of the model, or the sums of a part of the rows.
+WEIGHT_COPIES = 2
+
+SMALL = 1 << 24  # bytes that are not worth asking for
 
 
 class TrainingSet:
@@ -42,10 +49,16 @@ class TrainingSet:
             raise ValueError("There are no features to learn from.")
         self.y, self.weight, self.bias = y, weight, bias
         self.understand()
+        check_room(X.shape[1], self.n_weight_rows)
         self.passes = passes_over(as_rows(X, bias, context.workers), context.workers)
         self.sqnorm = self.passes.sqnorms()
         context.deliver()
         check_finite(self.sqnorm)
+
+    @property
+    def n_weight_rows(self) -> int:
+        """Rows of weights that a model has."""
+        return 1 if len(self.classes) == 2 else len(self.classes)
 
     def understand(self) -> None:
         """Find the classes among the labels."""
@@ -74,6 +87,27 @@ class TrainingSet:
             )
         cost = row_costs(settings.C, settings.class_weight, self.classes, self.codes, self.weight)
         return formulation(settings, self.passes, self.sqnorm, self.classes, self.codes, cost)
+
+
+def weight_bytes(n_features: int, n_rows: int = 1) -> int:
+    """Return the bytes of so many rows of weights, which are dense however sparse X is."""
+    return 8 * WEIGHT_COPIES * (n_features + 1) * n_rows
+
+
+def check_room(n_features: int, n_rows: int = 1) -> None:
+    """Raise MemoryError if so many rows of weights cannot be in memory.
+
+    Better than to be killed: systems promise more memory than they have.
+    """
+    needed = weight_bytes(n_features, n_rows)
+    if needed > SMALL and needed > (available := available_bytes()):
+        times = f" times {n_rows:,} classes" if n_rows > 1 else ""
+        raise MemoryError(
+            f"X has {n_features:,} features{times}, whose weights take {needed / 2**30:,.1f} GiB "
+            f"of memory, but {available / 2**30:,.1f} are available. Hash the features to fewer "
+            "(FeatureHasher, from sklearn.feature_extraction), or leave out those that no row has "
+            "and number the others from 1."
+        )
 
 
 def check_finite(sqnorm: Any, first: int = 0) -> None:

@@ -249,8 +249,9 @@ class OneVersusRest(PerClass):
         costs = np.bincount(self.codes[used], self.cost[used], minlength=len(self.classes))
         self.fill_in(results, costs)
         idle = self.not_begun(results)
-        if 0 < len(idle) < len(results):
-            w = np.mean([result.w for result in results if result.w.any()], axis=0)
+        trained = [result.w for result in results if result.w.any()]
+        if idle and trained:
+            w = np.mean(trained, axis=0)
             scores = self.passes.responses(used, w)
             for p in idle:
                 y = self.labels(p, self.codes[used])
@@ -342,7 +343,8 @@ def near(problem: MulticlassProblem, dual_coef: Any) -> Any:
     values = np.minimum(values, cost[rows])
     if problem.joint:
         total = np.bincount(rows, values, minlength=len(y))
-        values *= np.minimum(cost[rows] / np.maximum(total[rows], 1e-300), 1.0)
+        beyond = total[rows] > cost[rows]
+        values[beyond] *= cost[rows[beyond]] / total[rows[beyond]]
     values[columns == y[rows]] = 0.0
     return problem.alpha_from(rows, columns, values)
 

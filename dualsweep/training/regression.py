@@ -39,6 +39,8 @@ def training_set(X: Any, y: Any, weight: Any, settings: Settings, context: Conte
 class RegressionSet(TrainingSet):
     """Rows of X, where they lie, with a target each, and how much each of them counts."""
 
+    n_weight_rows = 1
+
     def understand(self) -> None:
         """Check the targets, and that there is a row to train on."""
         self.y = as_targets(self.y)

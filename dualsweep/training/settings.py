@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log2
 from typing import Any
 
 import numpy as np
 
-__all__ = ["INTERCEPTS", "Settings", "draw_seed"]
+__all__ = ["BIASES", "INTERCEPTS", "Settings", "draw_seed"]
+
+# Values of the constant feature whose squares and reciprocals float64 has in full precision.
+BIASES = 1e-150, 1e150
+
+# That of a free intercept is at most 2 to this power, and at least its reciprocal: farther from 1,
+# allowances for rounding hide a gap of 1e-9 (at 2^-20, one of 3e-8).
+MOST_FREE = 10
 
 INTERCEPTS = {
     "penalized": "as a weight of a constant feature",
@@ -47,7 +55,13 @@ class Settings:
 
     @property
     def bias(self) -> float:
-        """Value of the constant feature."""
+        """Value of the constant feature.
+
+        That of an intercept that is not penalised changes no optimum: it is a power of 2 near it,
+        with which the weight stands for exactly the intercept.
+        """
+        if self.free_intercept:
+            return 2.0 ** min(max(round(log2(self.intercept_scaling)), -MOST_FREE), MOST_FREE)
         return self.intercept_scaling if self.fit_intercept else 0.0
 
 

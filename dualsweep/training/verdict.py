@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ..problems.result import relative
+
 __all__ = ["shortfall"]
 
 
@@ -31,7 +33,7 @@ def shortfall(model: Any) -> str:
 
 def _classes(last: Any, tol: float) -> str:
     """Say how many classes are at which gap, going by the last certificate of each."""
-    gaps = last["gap"] / np.where(last["primal"] > 0, last["primal"], 1.0)
+    gaps = np.array([*map(relative, last["gap"].tolist(), last["primal"].tolist())])
     done, begun = gaps <= tol, last["dual"] != 0.0
     parts = [f"of {len(last)} classes {done.sum()} are at tol"]
     short = gaps[~done & begun]

@@ -214,6 +214,126 @@ def test_devices_are_refused(folder, model):
     assert names(folder) == ["iris.npz", "null", "x.npz"]
 
 
+def another_name(folder, name, spelling):
+    """Return another name of a file or folder."""
+    if spelling == "same":
+        return name
+    if spelling == "relative":
+        return f"./far/../{name}"
+    if spelling == "absolute":
+        return str(folder / name)
+    if spelling == "link":
+        (folder / "other").symlink_to(name)
+        return "other"
+    if spelling == "by a linked folder":
+        (folder / "far" / "here").symlink_to(folder)
+        return f"far/here/{name}"
+    os.link(folder / name, folder / "other")
+    return "other"
+
+
+SPELLINGS = ["same", "relative", "absolute", "link", "by a linked folder", "hard link"]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_force_never_replaces_what_a_command_reads(folder, model, spelling):
+    (folder / "far").mkdir()
+    save_model(model, "iris.npz")
+    np.savez("x.npz", X=X, y=Y)
+    np.savez("p.png", X=X, y=Y)  # data may have any name
+    write_store("iris.store", X, Y)
+    x = another_name(folder, "x.npz", spelling)
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    for command in (
+        ["train", "x.npz", "-o", x],
+        ["train", x, "-o", "x.npz"],
+        ["train", "p.png", "--warm-start", "x.npz", "-o", x],
+        ["cv", "x.npz", "-o", x],
+        ["cv", "x.npz", "--plot", x],
+        ["compare", "x.npz", "--plot", x],
+        ["predict", "iris.npz", "x.npz", "-o", x],
+        ["predict", "x.npz", "iris.npz", "-o", x],
+        ["predict", "iris.npz", "p.png", "--probabilities", "x.npz", "-o", x],
+        ["convert", "x.npz", x],
+    ):
+        result = run(*command, "--force")
+        assert result.exit_code == 2, command
+        assert "read" in result.output, command
+        assert "choose another name" in result.output
+    for name, content in before.items():
+        assert (folder / name).read_bytes() == content
+
+
+def test_force_never_replaces_the_file_that_stdin_is(folder):
+    dump_svmlight_file(X, Y, "iris.svm", zero_based=False)
+    before = (folder / "iris.svm").read_bytes()
+    command = [sys.executable, "-m", "dualsweep", "train", "/dev/stdin", "-o", "iris.svm"]
+    with open("iris.svm", "rb") as stdin:
+        ran = subprocess.run([*command, "--force"], stdin=stdin, capture_output=True, text=True)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("Error: iris.svm would replace /dev/stdin, which this command")
+    assert (folder / "iris.svm").read_bytes() == before
+
+
+def test_force_never_writes_into_a_store_that_is_read(folder):
+    write_store("iris.store", X, Y)
+    (folder / "link").symlink_to("iris.store")
+    part = sorted(path.name for path in (folder / "iris.store").iterdir())[0]
+    for command in (
+        ["train", "iris.store", "-o", f"link/{part}"],
+        ["train", "iris.store", "-o", "iris.store/new.npz"],
+        ["train", "iris.store", "--memory-limit", "1", "--checkpoint", "link"],
+        ["train", "link", "--memory-limit", "1", "--checkpoint", "iris.store/checkpoint"],
+        ["convert", "iris.store", "link"],
+    ):
+        result = run(*command, "--force")
+        assert result.exit_code == 2, command
+        assert "would replace" in result.output, command
+    assert open_store("iris.store").verify() is None
+    assert names(folder) == ["iris.store", "link"]
+
+
+def test_what_is_written_twice_is_refused(folder):
+    np.savez("x.npz", X=X, y=Y)
+    result = run("cv", "x.npz", "--model", "n.png", "--plot", "./n.png")
+    assert result.exit_code == 2
+    (folder / "n.png").write_text("old")
+    (folder / "m.png").symlink_to("n.png")
+    result = run("cv", "x.npz", "--model", "n.png", "--plot", "m.png", "--force")
+    assert result.exit_code == 2
+    assert "m.png and n.png are the same; choose two names" in result.output
+    assert (folder / "n.png").read_text() == "old"
+
+
+@pytest.mark.parametrize("index", [2**31, 2**40, 10**17])
+def test_a_huge_index_is_an_error_and_no_memory(folder, monkeypatch, index):
+    """A file of 22 bytes asked for 16 GiB, and more."""
+    (folder / "wide.svm").write_text(f"1 {index}:1\n-1 1:1\n" * 2)
+    monkeypatch.setattr("dualsweep.training.data.available_bytes", lambda: 8 << 30)
+    tracemalloc.start()
+    try:
+        for command in (["train"], ["cv", "--costs", "1", "--folds", "2"]):
+            result = run(command[0], "wide.svm", *command[1:])
+            assert result.exit_code == 2, command
+            assert f"Error: X has {index:,} features" in result.output
+            assert "Hash the features" in result.output
+        assert run("info", "wide.svm").exit_code == 0
+        assert run("convert", "wide.svm", "wide.store").exit_code == 0
+        assert tracemalloc.get_traced_memory()[1] < 1 << 27
+    finally:
+        tracemalloc.stop()
+    np.savez("x.npz", X=X, y=Y)
+    assert run("train", "x.npz", "-o", "x.model.npz", "-q").exit_code == 0
+    assert run("predict", "x.model.npz", "wide.svm").exit_code == 0
+
+
+def test_another_file_of_the_same_folder_is_replaced(folder):
+    np.savez("x.npz", X=X, y=Y)
+    (folder / "x.model.npz").write_text("old")
+    assert run("train", "x.npz", "--force", "-q").exit_code == 0
+    assert load_model("x.model.npz").converged_
+
+
 def test_the_name_of_stdout_is_refused(folder, model):
     save_model(model, "iris.npz")
     np.savez("x.npz", X=X)

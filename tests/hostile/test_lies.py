@@ -9,7 +9,15 @@ import scipy.sparse as sp
 from naive import Naive
 from sklearn.exceptions import ConvergenceWarning
 
-from dualsweep import LinearSVC, LinearSVCCV, certify, compare_multiclass, svc_path
+from dualsweep import (
+    LinearSVC,
+    LinearSVCCV,
+    LinearSVR,
+    LinearSVRCV,
+    certify,
+    compare_multiclass,
+    svc_path,
+)
 from dualsweep.training import Context, TrainingSet
 
 FORMULATIONS = ["ovr", "crammer_singer", "weston_watkins"]
@@ -127,6 +135,50 @@ def test_corrupt_structures_are_refused_without_scikit_learn_too(corrupt):
     corrupt(X)
     with pytest.raises(ValueError, match="CSR structure is corrupt"):
         TrainingSet(X, y, None, 1.0, Context())
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("corrupt", CORRUPT)
+@pytest.mark.parametrize("layout", ["csr", "csc"])
+def test_no_model_answers_for_a_corrupt_structure(corrupt, index, layout):
+    """SciPy would crash, or multiply with whatever is next to its arrays."""
+    X, y = data()
+    X = X[:, :, None].repeat(5, axis=2).reshape(30, 30)  # as many columns as rows
+    sparse = sp.csr_matrix(X).asformat(layout)
+    sparse.indices, sparse.indptr = sparse.indices.astype(index), sparse.indptr.astype(index)
+    corrupt(sparse)
+    classifiers = LinearSVC(random_state=0), LinearSVCCV(Cs=[0.1, 1.0], cv=2, random_state=0)
+    regressors = LinearSVR(random_state=0), LinearSVRCV(Cs=[0.1, 1.0], cv=2, random_state=0)
+    for model in (*classifiers, *regressors):
+        model.fit(X, y)
+        methods = ["predict"] + ["decision_function"] * hasattr(model, "decision_function")
+        for method in methods:
+            with pytest.raises(ValueError, match="structure is corrupt"):
+                getattr(model, method)(sparse)
+        with pytest.raises(ValueError, match="structure is corrupt"):
+            model.score(sparse, y)
+
+
+@every_way_in
+def test_a_corrupt_structure_is_refused_before_it_is_converted(train):
+    X, y = data()
+    for layout in ("csc", "coo"):
+        sparse = sp.csr_array(X).asformat(layout)
+        indices = sparse.indices if layout == "csc" else sparse.coords[0]
+        indices[3] = 10**6
+        with pytest.raises(ValueError, match="X has a row index outside"):
+            train(sparse, y)
+
+
+def test_indices_in_another_byte_order_are_the_same_indices():
+    X, y = data()
+    sparse, swapped = sp.csr_array(X), sp.csr_array(X)
+    swapped.indices, swapped.indptr = (a.astype(">i4") for a in (sparse.indices, sparse.indptr))
+    for kind in (LinearSVC, LinearSVR):
+        one, other = (kind(random_state=0).fit(X, y) for X in (sparse, swapped))
+        np.testing.assert_array_equal(one.coef_, other.coef_)
+        np.testing.assert_array_equal(one.predict(sparse), other.predict(swapped))
+    assert certify(LinearSVC(random_state=0).fit(sparse, y), swapped, y).relative_gap <= 1e-3
 
 
 @every_formulation

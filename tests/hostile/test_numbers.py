@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 
 from dualsweep import LinearSVC
@@ -144,3 +145,71 @@ def test_no_certificate_is_refuted(formulation, problem, params):
     scores = model.decision_function(X)
     assert np.isin(model.predict(X), model.classes_).all()
     assert not np.isnan(scores).any()
+
+
+def extreme(rng):
+    """Return rows, classes, weights and parameters of any size, all of them finite."""
+
+    def size(low, high):
+        return 10.0 ** rng.uniform(low, high)
+
+    k, d = rng.integers(2, 5), rng.integers(1, 4)
+    m = int(rng.integers(k, 12))
+    scales = 10.0 ** rng.uniform(-160, 153, size=[1, (1, d), (m, 1)][rng.integers(3)])
+    weights = [None, 10.0 ** rng.uniform(-200, 200, m), np.where(rng.random(m) < 0.3, 0, 1e300)]
+    class_weights = [None, "balanced", {0: size(-300, 300)}]
+    params = {
+        "C": size(*((-3, 3), (-300, 300))[rng.integers(2)]),
+        "max_iter": int(rng.choice([0, 1, 5, 50])),
+        "max_time": [None, 1e-9][rng.integers(2)],
+        "fit_intercept": bool(rng.integers(2)),
+        "intercept_scaling": [1.0, size(-150, 150)][rng.integers(2)],
+        "multi_class": str(rng.choice(["ovr", "crammer_singer", "weston_watkins"])),
+        "loss": str(rng.choice(["hinge", "squared_hinge", "squared"])),
+        "class_weight": class_weights[rng.integers(3)],
+    }
+    X, y = rng.normal(size=(m, d)) * scales, np.arange(m) % k
+    return X, y, weights[rng.integers(3)], params
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_numbers_of_any_size_end_in_a_model_or_a_clear_error(seed):
+    """Neither do they in NumPy's warnings, which are errors here."""
+    rng = np.random.default_rng(seed)
+    known = (*REFUSALS, "at least 2 classes", "but none for", "at least one non-zero number")
+    models = 0
+    for _ in range(150):
+        X, y, weight, params = extreme(rng)
+        model = LinearSVC(random_state=0, warm_start=True, **params)
+        try:
+            model.fit(X, y, weight)
+            model.C = 10.0 ** rng.uniform(-300, 300)
+            model.fit(X, y, weight)
+        except ValueError as error:
+            if not any(reason in str(error) for reason in known):
+                raise
+        else:
+            models += 1
+            assert np.isfinite(model.coef_).all()
+            assert model.relative_gap_ >= 0.0
+    assert models > 20
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_numbers_of_any_size_on_a_device(monkeypatch):
+    arrays = pytest.importorskip("array_api_strict")
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    rng = np.random.default_rng(0)
+    models = 0
+    for _ in range(250):
+        X, y, weight, params = extreme(rng)
+        model = LinearSVC(random_state=0, **params)
+        try:
+            with config_context(array_api_dispatch=True):
+                model.fit(arrays.asarray(X), y, weight)
+        except (ValueError, np.linalg.LinAlgError):
+            continue
+        models += 1
+        assert np.isfinite(np.asarray(model.coef_)).all()
+    assert models > 20

@@ -5,18 +5,22 @@ What needs gigabytes for real is mapped: pages that nobody touches take no memor
 
 import mmap
 import sys
+import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from dualsweep import LinearSVC
+from dualsweep import LinearSVC, LinearSVCCV, LinearSVR, _memory, svc_path
 from dualsweep._jit import jit
 from dualsweep._threads import Workers
+from dualsweep.io import write_store
 from dualsweep.rows.functions import row_axpy, row_dot, row_sqnorm
 from dualsweep.rows.layouts import CSRRows, as_rows
 from dualsweep.rows.passes import Passes
+from dualsweep.training import data
 
 FORMULATIONS = ["ovr", "crammer_singer", "weston_watkins"]
 every_formulation = pytest.mark.parametrize("multi_class", FORMULATIONS)
@@ -170,7 +174,75 @@ def test_weights_that_memory_cannot_hold_are_a_memory_error():
     X = sp.csr_array(
         (np.ones(2), np.array([5, 2**45 - 1], np.int64), np.array([0, 1, 2])), shape=(2, 2**45)
     )
-    model = LinearSVC()
-    with pytest.raises(MemoryError):
-        model.fit(X, [0, 1])
-    assert not hasattr(model, "coef_")
+    for model in (LinearSVC(), LinearSVR()):
+        with pytest.raises(MemoryError, match="Hash the features to fewer"):
+            model.fit(X, [0, 1])
+        assert not hasattr(model, "coef_")
+
+
+def wide(d, k):
+    """Two entries a row, of 2 k rows of k classes and d features; not in order, to be looked at."""
+    columns = np.column_stack([d - 1 - np.arange(2 * k), np.arange(2 * k)]).ravel()
+    indptr = np.arange(0, 4 * k + 1, 2)
+    return sp.csr_array((np.ones(4 * k), columns, indptr), shape=(2 * k, d)), np.arange(2 * k) % k
+
+
+@pytest.mark.parametrize(("k", "least"), [(2, 16), (3, 48)])
+def test_weights_are_refused_before_anything_of_their_size_is_there(monkeypatch, k, least):
+    """Two vectors of each row of weights, of 8 bytes a feature."""
+    d = 2_000_000
+    X, y = wide(d, k)
+    needed = least * (d + 1)
+    models = LinearSVC, partial(LinearSVCCV, cv=2)
+    asks = [lambda make=make: make(random_state=0).fit(X, y) for make in models]
+    asks += [lambda: svc_path(X, y, Cs=[1.0])]
+    monkeypatch.setattr(data, "available_bytes", lambda: needed - 1)
+    for ask in asks:
+        tracemalloc.start()
+        try:
+            with pytest.raises(MemoryError, match=r"X has 2,000,000 features.* GiB of memory"):
+                ask()
+            assert tracemalloc.get_traced_memory()[1] < 4 * d
+        finally:
+            tracemalloc.stop()
+    monkeypatch.setattr(data, "available_bytes", lambda: needed)
+    assert LinearSVC(random_state=0).fit(X, y).converged_
+
+
+def test_what_needs_little_memory_is_not_asked_about(monkeypatch):
+    monkeypatch.setattr(data, "available_bytes", lambda: 0)
+    X, y = wide(1000, 2)
+    assert LinearSVC(random_state=0).fit(X, y).converged_
+
+
+def test_a_store_in_memory_leaves_room_for_the_weights(tmp_path):
+    """They count for `memory_limit`, be the rows ever so few."""
+    d = 2_000_000
+    store = write_store(tmp_path / "store", *wide(d, 2))
+    with pytest.raises(ValueError, match=r"memory limit of 1,000,000 bytes leaves 0 for blocks"):
+        LinearSVC(memory_limit=1_000_000).fit(store)
+    assert LinearSVC(memory_limit=40_000_000, random_state=0).fit(store).converged_
+
+
+def test_limits_of_containers_count(monkeypatch, tmp_path):
+    groups, membership, meminfo = tmp_path / "groups", tmp_path / "cgroup", tmp_path / "meminfo"
+    monkeypatch.setattr(_memory, "GROUPS", groups)
+    monkeypatch.setattr(_memory, "MEMBERSHIP", membership)
+    monkeypatch.setattr(_memory, "MEMINFO", meminfo)
+    physical = _memory.available_bytes()  # nothing is there to tell
+    assert physical > 0
+    meminfo.write_text("MemTotal: 4096 kB\nMemAvailable:   1024 kB\n")
+    assert _memory.available_bytes() == 2**20
+    (groups / "outer" / "inner").mkdir(parents=True)
+    (groups / "memory.max").write_text("max\n")
+    assert _memory.available_bytes() == 2**20
+    (groups / "outer" / "memory.max").write_text("4096\n")
+    assert _memory.available_bytes() == 2**20
+    membership.write_text("0::/outer/inner\n")  # of a group the limit holds inside
+    assert _memory.available_bytes() == 4096
+    membership.write_text("4:memory:/old\n")
+    (groups / "memory" / "old").mkdir(parents=True)
+    (groups / "memory" / "old" / "memory.limit_in_bytes").write_text("8192\n")
+    assert _memory.available_bytes() == 8192
+    membership.write_text("nonsense")
+    assert _memory.available_bytes() == 2**20
