@@ -660,6 +660,7 @@ def test_cv_equals_the_library(iris):
     assert facts(run("certify", "m.npz", iris, "--json"))["proven"] is True
 
 
+@pytest.mark.filterwarnings("ignore:.* found the best score at C")
 def test_cv_options_reach_the_search(digits, monkeypatch):
     fitted = []
     fit = LinearSVCCV.fit
@@ -698,7 +699,7 @@ def test_cv_shows_a_row_for_each_cost(iris, folder):
     result = run("cv", iris, "--costs", "4", "--patience", "0", "--plot", "path.png")
     assert result.exit_code == 0, result.output
     model = LinearSVCCV(Cs=4, cv=shuffled(), patience=None, random_state=0).fit(*load_data(iris))
-    rows = [line.split() for line in result.output.splitlines() if line.startswith("│")][:4]
+    rows = [line.split() for line in result.output.splitlines() if line.startswith("│")]
     for j, C in enumerate(model.Cs_):
         mean, error = model.mean_score_[j], model.std_error_[j]
         assert [rows[j][k] for k in (1, 3, 5)] == [f"{C:g}", f"{mean:.4f}", f"{error:.4f}"]
@@ -707,6 +708,17 @@ def test_cv_shows_a_row_for_each_cost(iris, folder):
     assert "Picture written to path.png" in result.output
     assert (folder / "path.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(item.name for item in folder.iterdir()) == ["iris.svm", "path.png"]
+
+
+def test_cv_warns_of_an_end_that_is_best(iris):
+    best = "--costs 1e-5,1e-4,1e-3 --patience 0"
+    result = run("cv", iris, *best.split())
+    assert result.exit_code == 0
+    assert (
+        "Warning: LinearSVCCV found the best score at C = 0.001, the largest of 3 values that it "
+        "tried; a larger one may be better. Add larger values to --costs."
+    ) in result.stderr
+    assert "Warning" not in run("cv", iris).stderr
 
 
 def test_cv_in_the_format_of_liblinear(iris):

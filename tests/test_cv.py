@@ -33,7 +33,7 @@ from dualsweep import LinearSVC, LinearSVCCV
 from dualsweep._threads import Workers
 from dualsweep.estimators import _folds, _search, searching
 from dualsweep.estimators._folds import Fold, FoldBar
-from dualsweep.estimators._search import _settled, choose
+from dualsweep.estimators._tried import _since_best, choose
 from dualsweep.training import Context, TrainingSet
 
 DIRECT = ["crammer_singer", "weston_watkins"]
@@ -42,12 +42,14 @@ MODELS = [
     *({"multi_class": name} for name in DIRECT),
 ]
 every_model = pytest.mark.parametrize("params", MODELS, ids=lambda p: next(iter(p.values())))
+at_an_end = pytest.mark.filterwarnings("ignore:.* found the best score at C")
 TIGHT = {"tol": 1e-8, "max_iter": 200_000, "random_state": 0}
 
 
 # Three folds, as scikit-learn checks its own: the smallest of its data sets has three rows a class,
 # or even two.
 @pytest.mark.filterwarnings("ignore:The least populated class in y")
+@at_an_end
 @parametrize_with_checks([LinearSVCCV(cv=3)])
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
@@ -160,6 +162,7 @@ def test_training_copies_nothing(monkeypatch, cancer):
 
 
 @every_model
+@at_an_end
 @pytest.mark.parametrize("data", ["iris", "cancer"])
 def test_the_same_choice_and_scores_as_a_grid_search(request, data, params):
     X, y = request.getfixturevalue(data)
@@ -179,11 +182,12 @@ def test_the_same_choice_and_scores_as_a_grid_search(request, data, params):
 def test_attributes(digits):
     X, y = digits
     model = LinearSVCCV(Cs=4, cv=3, patience=None, random_state=0).fit(X, y)
-    np.testing.assert_allclose(model.Cs_, [2**-6, 2**-3, 1, 8])
+    unit = 1 / (X**2).sum(axis=1).mean()
+    np.testing.assert_allclose(model.Cs_, np.array([2**-6, 2**-3, 1, 8]) * unit)
     for name in ("scores_", "fit_time_", "n_support_", "search_gap_"):
         assert getattr(model, name).shape == (3, 4)
     assert (model.search_gap_ <= 1e-3).all()
-    assert (np.diff(model.n_support_, axis=1) < 0).all()
+    assert (np.diff(model.n_support_, axis=1)[:, 1:] < 0).all()
     assert (model.fit_time_ > 0).all()
     np.testing.assert_allclose(model.mean_score_, model.scores_.mean(axis=0))
     np.testing.assert_allclose(model.std_error_, model.scores_.std(axis=0, ddof=1) / np.sqrt(3))
@@ -230,6 +234,7 @@ def naive_choice(scores, selection):
     return next(j for j, mean in enumerate(means) if mean >= within)
 
 
+@at_an_end
 @pytest.mark.parametrize("selection", ["best", "one_standard_error"])
 def test_choices_are_those_of_a_naive_recomputation(selection):
     X, y = make_classification(300, 20, n_informative=4, flip_y=0.2, random_state=0)
@@ -250,6 +255,158 @@ def test_one_standard_error_prefers_less_cost():
     assert choose(mean, error, "one_standard_error") == 2
 
 
+# ------------------------------------------------------------------- the range and its two ends
+
+
+def best_at(C):
+    """Return a scoring by which this C is best, whatever the model."""
+    return lambda model, X, y, sample_weight=None: -abs(np.log(model.C / C))
+
+
+def test_the_range_follows_the_length_of_the_rows(iris):
+    X, y = iris
+    for rows in (X, sp.csr_array(X), X.astype(np.float32)):
+        model = LinearSVCCV(Cs=4, scoring=best_at(0.2), cv=3, random_state=0).fit(rows, y)
+        unit = 1 / (X**2).sum(axis=1).mean()
+        np.testing.assert_allclose(model.Cs_[:4], 2.0 ** np.array([-6, -3, 0, 3]) * unit, rtol=1e-6)
+    unit_rows = (X / np.linalg.norm(X, axis=1)[:, None]).astype(np.float32)
+    model = LinearSVCCV(Cs=4, scoring=best_at(1.0), cv=3, random_state=0).fit(unit_rows, y)
+    np.testing.assert_array_equal(model.Cs_, 2.0 ** np.array([-6, -3, 0, 3]))
+
+
+def test_of_columns_in_different_units_the_range_follows_typical_entries(cancer):
+    X, y = load_breast_cancer(return_X_y=True)
+    model = LinearSVCCV(Cs=2, cv=3, patience=1, scoring=best_at(1.0)).fit(X, y)
+    filled, squares = (X != 0).sum(axis=0), (X**2).sum(axis=0)
+    typical = np.exp(np.average(np.log(squares / filled), weights=filled)) * filled.sum() / len(X)
+    assert (X**2).sum(axis=1).mean() > 1e4 * typical
+    assert model.Cs_[0] == pytest.approx(2**-6 / typical)
+
+
+@pytest.mark.parametrize("layout", ["dense", "csr"])
+@pytest.mark.parametrize("scale_of_X", [1e-6, 1e-3, 1e3, 1e60])
+def test_the_units_of_the_features_do_not_matter(layout, scale_of_X):
+    """Scaled by s, with C over s^2, the same problems."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X[:200, :8] + 0.0
+    options = {"cv": 3, "fit_intercept": False, "tol": 1e-6, "max_iter": 5000, "random_state": 0}
+    models = []
+    for rows in (X, X * scale_of_X):
+        rows = sp.csr_array(rows) if layout == "csr" else rows
+        models.append(LinearSVCCV(**options).fit(rows, y[:200]))
+    one, other = models
+    np.testing.assert_allclose(other.Cs_ * scale_of_X**2, one.Cs_)
+    np.testing.assert_allclose(other.scores_, one.scores_)
+    assert other.C_ * scale_of_X**2 == pytest.approx(one.C_)
+
+
+def test_a_row_of_weight_2_is_two_rows_for_the_range(cancer):
+    X, y = cancer
+    weight = np.random.default_rng(0).integers(0, 3, len(y))
+    again = np.repeat(np.arange(len(y)), weight)
+    folds = [(slice(0, None), slice(0, None))]
+    options = {"Cs": 3, "cv": folds, "scoring": best_at(0.03), "random_state": 0}
+    weighted = LinearSVCCV(**options).fit(X, y, sample_weight=weight)
+    repeated = LinearSVCCV(**options).fit(X[again], y[again])
+    np.testing.assert_allclose(weighted.Cs_, repeated.Cs_)
+
+
+def test_unscaled_data_find_a_good_score(cancer):
+    """In units of 1e-3, with the range of rows of unit length, it was 0.926."""
+    X, y = load_breast_cancer(return_X_y=True)
+    for s in (1e-3, 1.0, 1e3):
+        assert LinearSVCCV(random_state=0).fit(X * s, y).mean_score_.max() > 0.95
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+@pytest.mark.parametrize("patience", [3, None])
+@pytest.mark.parametrize(("best", "n"), [(50.0, 10), (1.5e-4, 10), (30.0, 4)])
+def test_the_search_goes_on_past_an_end_that_is_best(cancer, n_jobs, patience, best, n):
+    X, y = cancer
+    scores = best_at(best)
+    model = LinearSVCCV(Cs=n, scoring=scores, patience=patience, n_jobs=n_jobs, cv=3)
+    model.set_params(random_state=0, loss="hinge").fit(X, y)
+    base = 2.0 ** np.linspace(-6, 3, n) / 30
+    step = max(base[1] / base[0], 4.0)
+    if best > base[-1]:
+        more = base[-1] * step ** np.arange(1, 20)
+        last = np.abs(np.log(more / best)).argmin() + 3  # three values without a better score
+        expected = [*base, *more[: last + 1]]
+    else:
+        more = base[0] / step ** np.arange(1, 20)
+        last = np.abs(np.log(more / best)).argmin() + 3
+        upwards = n if patience is None else 4
+        expected = [*more[last::-1], *base[:upwards]]
+    np.testing.assert_allclose(model.Cs_, expected)
+    assert model.Cs_[model.mean_score_.argmax()] == model.C_
+    assert abs(np.log(model.C_ / best)) <= 0.5 * np.log(step) + 1e-9
+    for name in ("scores_", "fit_time_", "n_support_", "search_gap_"):
+        assert getattr(model, name).shape == (3, len(model.Cs_))
+    assert (np.diff(model.n_support_, axis=1) <= 3).all()  # those of these C, in this order
+    alone = LinearSVC(C=model.C_, loss="hinge", random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.coef_, alone.coef_)
+
+
+def test_values_past_an_end_start_from_the_solution_before(monkeypatch, cancer):
+    begun = []
+
+    def spy(data, settings, context, before=None, **options):
+        begun.append((settings.C, None if before is None else before.formulation))
+        return train(data, settings, context, before=before, **options)
+
+    train = _folds.train
+    monkeypatch.setattr(_folds, "train", spy)
+    LinearSVCCV(Cs=4, scoring=best_at(30.0), cv=3, random_state=0).fit(*cancer)
+    cold = [C for C, before in begun if before is None]
+    assert len(begun) > 15
+    np.testing.assert_array_equal(cold, [min(cold)] * 3)
+
+
+@pytest.mark.parametrize(("best", "end"), [(1e9, "largest"), (1e-20, "smallest")])
+def test_an_end_that_stays_best_is_told(cancer, best, end):
+    with pytest.warns(ConvergenceWarning) as caught:
+        model = LinearSVCCV(scoring=best_at(best), cv=3, solver="newton").fit(*cancer)
+    [warning] = [w for w in caught if "best score" in str(w.message)]
+    assert warning.filename == __file__
+    assert len(model.Cs_) == 20 if end == "largest" else 14
+    C = model.Cs_[-1 if end == "largest" else 0]
+    assert model.C_ == C
+    assert f"found the best score at C = {C:g}, the {end} of {len(model.Cs_)} values" in str(
+        warning.message
+    )
+    assert "Scale the features, or pass" in str(warning.message)
+
+
+@pytest.mark.parametrize(("best", "end"), [(1e9, "larg"), (1e-20, "small")])
+def test_values_that_are_given_are_the_only_ones(cancer, best, end):
+    Cs = [0.01, 0.1, 1.0]
+    with pytest.warns(ConvergenceWarning, match=f"Add {end}er values to Cs"):
+        model = LinearSVCCV(Cs=Cs, scoring=best_at(best), cv=3, random_state=0).fit(*cancer)
+    np.testing.assert_array_equal(model.Cs_, Cs)
+    LinearSVCCV(Cs=Cs, scoring=best_at(0.1), cv=3, random_state=0).fit(*cancer)
+    LinearSVCCV(Cs=Cs[:2], scoring=best_at(best), cv=3, random_state=0).fit(*cancer)  # two are ends
+    LinearSVCCV(Cs=Cs, scoring=lambda *_: 1.0, cv=3, random_state=0).fit(*cancer)  # all are best
+
+
+def test_weights_of_classes_are_not_undone_by_smaller_values(cancer):
+    options = {"Cs": 3, "scoring": best_at(1e-9), "cv": 3, "random_state": 0}
+    lengths = []
+    for weight in (None, "balanced", {0: 1.0, 1: 2.0}):
+        with pytest.warns(ConvergenceWarning, match="smallest of"):
+            lengths.append(len(LinearSVCCV(**options, class_weight=weight).fit(*cancer).Cs_))
+    assert lengths[0] > lengths[1] == lengths[2] == 3
+
+
+def test_a_larger_C_that_takes_too_long_is_the_last(cancer):  # noqa: N802
+    model = LinearSVCCV(scoring=best_at(1e9), cv=3, solver="sweep", max_iter=30, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(*cancer)
+    short = (model.search_gap_ > 1e-3).any(axis=0)
+    assert len(model.Cs_) < 20
+    assert short[-1]
+    assert not short[10:-1].any()
+
+
 # ------------------------------------------------------------------------------ the early stop
 
 
@@ -259,7 +416,8 @@ def test_settled_counts_values_without_a_better_score():
     mean = np.array([0.5, 0.7, 0.8, 0.8, 0.79, 0.8, 0.9, 0.1])
 
     def stops(patience, lengths=flat):
-        return [n for n in range(1, 9) if _settled(mean[:n], lengths[:, :n], Cs[:n], patience)]
+        found = [_since_best(mean[:n], lengths[:, :n], Cs[:n]) for n in range(1, 9)]
+        return [n for n in range(1, 9) if found[n - 1] >= patience]
 
     assert stops(1) == [4, 5, 6, 8]
     assert stops(2) == [5, 6]
@@ -461,12 +619,16 @@ def test_metadata_routing(cancer):
     X, y = cancer
     groups = np.arange(len(y)) % 3
     weight = np.random.default_rng(0).integers(1, 5, len(y)).astype(float)
-    plain = LinearSVCCV(Cs=2, cv=list(LeaveOneGroupOut().split(X, y, groups)), random_state=0)
+    plain = LinearSVCCV(
+        Cs=[0.02, 8], cv=list(LeaveOneGroupOut().split(X, y, groups)), random_state=0
+    )
     plain.fit(X, y, sample_weight=weight)
     accuracy = plain.score(X, y, sample_weight=weight)
     with sklearn.config_context(enable_metadata_routing=True):
         scorer = make_scorer(accuracy_score).set_score_request(sample_weight=True)
-        model = LinearSVCCV(Cs=2, cv=LeaveOneGroupOut(), scoring=scorer, n_jobs=2, random_state=0)
+        model = LinearSVCCV(
+            Cs=[0.02, 8], cv=LeaveOneGroupOut(), scoring=scorer, n_jobs=2, random_state=0
+        )
         model.set_fit_request(sample_weight=True).fit(X, y, sample_weight=weight, groups=groups)
         np.testing.assert_array_equal(model.scores_, plain.scores_)
         assert model.score(X, y, sample_weight=weight) == accuracy
@@ -495,12 +657,13 @@ def test_classes_that_a_fold_lacks(iris):
 
 def test_warnings_say_where_the_search_fell_short(digits):
     X, y = digits
-    model = LinearSVCCV(Cs=3, solver="sweep", loss="hinge", max_iter=3, random_state=0)
+    options = {"solver": "sweep", "loss": "hinge", "max_iter": 3, "random_state": 0}
+    model = LinearSVCCV(Cs=[0.02, 8.0], **options)
     with pytest.warns(ConvergenceWarning) as caught:
         model.fit(X, y)
     assert [w.filename for w in caught] == [__file__, __file__]
     short = (model.search_gap_ > 1e-3).sum()
-    assert f"in {short} of 15 trainings of the search" in str(caught[0].message)
+    assert f"in {short} of 10 trainings of the search" in str(caught[0].message)
     assert f"{model.search_gap_.max():.1e}, at C = 8." in str(caught[0].message)
     assert f"relative duality gap {model.relative_gap_:.1e}" in str(caught[1].message)
 
@@ -556,14 +719,14 @@ def test_errors_of_a_scorer_reach_the_user(cancer):
 
     with pytest.raises(RuntimeError, match=r"^no$"):
         LinearSVCCV(scoring=scoring, n_jobs=2).fit(X, y)
-    with pytest.raises(ValueError, match=r"scoring gave nan for C = 0\.015625 on 114 rows"):
-        LinearSVCCV(scoring=lambda model, X, y: np.nan).fit(X, y)
+    with pytest.raises(ValueError, match=r"scoring gave nan for C = 0\.02 on 114 rows"):
+        LinearSVCCV(Cs=[0.02, 8], scoring=lambda model, X, y: np.nan).fit(X, y)
 
 
 def test_progress_on_request(capfd, iris):
     LinearSVCCV(Cs=2, random_state=0).fit(*iris)
     assert capfd.readouterr() == ("", "")
-    LinearSVCCV(Cs=2, random_state=0, verbose=1).fit(*iris)
+    LinearSVCCV(Cs=[0.02, 8], random_state=0, verbose=1).fit(*iris)
     shown = capfd.readouterr().out
     assert all(f"fold {f}" in shown for f in range(1, 6))
     assert "C 8 " in shown

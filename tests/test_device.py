@@ -490,6 +490,7 @@ def test_warm_starts(dispatch, convert, params):
 
 
 @everywhere
+@pytest.mark.filterwarnings("ignore:.* found the best score at C")
 def test_paths_and_searches(dispatch, convert):
     X, y = some_digits()
     Cs = [0.01, 0.1, 1.0]
@@ -507,6 +508,9 @@ def test_paths_and_searches(dispatch, convert):
     assert type(predicted) is type(convert(y))
     np.testing.assert_array_equal(to_host(predicted), reference.predict(X))
     assert found.score(convert(X), convert(y)) == reference.score(X, y)
+    default = LinearSVCCV(Cs=2, cv=3, random_state=0)
+    largest = default.fit(X, y).Cs_[-1]
+    np.testing.assert_allclose(default.fit(convert(X), convert(y)).Cs_[-1], largest)
     weighted = LinearSVCCV(**options, scoring="balanced_accuracy").fit(
         convert(X), convert(y), sample_weight=convert(np.ones(len(y)))
     )

@@ -272,12 +272,17 @@ def test_of_equally_violating_classes_every_row_takes_others(i):
     assert least == -np.inf
 
 
-def test_a_row_that_uses_all_slots_takes_one_more_class_only():
-    slots, used, label = many_classes(0, MOST_SLOTS)
+@pytest.mark.parametrize("n_used", [MOST_SLOTS // 2, MOST_SLOTS, MOST_SLOTS + 6])
+def test_a_row_that_uses_many_slots_may_use_twice_as_many(n_used):
+    slots, used, label = many_classes(0, n_used)
     t = np.where(used, 0.0, 0.5)
     t[label] = 0.0
-    classes, *_ = run_movable(slots, 0, t, 0.1, label)
-    assert len(classes) == MOST_SLOTS + 1
+    classes, _, _, least, _ = run_movable(slots, 0, t, 0.1, label)
+    assert len(classes) == 2 * n_used
+    assert least == -np.inf
+    classes, _, _, least, _ = run_movable(slots, 0, t, np.inf, label)  # first, the likely ones
+    assert len(classes) == n_used + 1
+    assert least == 0.5
 
 
 def test_violations_that_are_no_numbers_are_left_alone():

@@ -12,7 +12,7 @@ from test_solve import assert_honest, every_loss, same, setup
 from dualsweep import LinearSVC
 from dualsweep.datasets import make_text_like
 from dualsweep.solvers.momentum import Momentum
-from dualsweep.solvers.policy import Policy
+from dualsweep.solvers.policy import FIRST_MOMENTUM, TRIAL, Policy
 from dualsweep.solvers.run import Run
 from dualsweep.solvers.schedules import SCHEDULES
 from dualsweep.solvers.solve import solve
@@ -154,6 +154,58 @@ def test_slow_sweeps_become_fewer(monkeypatch, loss):
     assert fast.n_iter_ < 0.85 * slow.n_iter_
     assert max(fast.relative_gap_, slow.relative_gap_) <= 1e-6
     assert fast.primal_objective_ == pytest.approx(slow.primal_objective_, rel=1e-6)
+
+
+@every_formulation
+def test_momentum_that_does_not_help_is_given_up(hurry, monkeypatch, advance, formulation):
+    """Where the centre runs in circles, no gap is small enough to let go of it."""
+    problem, _, _ = problem_of(formulation)
+    plain = solve(problem, solver="sweep", tol=1e-6, max_iter=3000)
+    assert plain.converged
+    assert advance.called
+    begin = Momentum.__init__
+
+    def begin_in_circles(self, *args):
+        begin(self, *args)
+        self.beta = 1.2
+
+    monkeypatch.setattr(Momentum, "__init__", begin_in_circles)
+    advance.reset_mock()
+    result = solve(problem, solver="sweep", tol=1e-6, max_iter=3000)
+    assert advance.called
+    assert result.converged
+
+
+def judged(plain, with_it):
+    """Return whether momentum is kept after these gaps, and whether it then ended in time."""
+    policy = Policy(problem_of("hinge")[0], "sweep", 1e-3, 1000, momentum=True)
+    for gap in plain:
+        policy.observe(gap)
+    policy.take_up()
+    kept = [policy.observe(gap) or policy.helps() for gap in with_it]
+    policy.let_go()
+    return all(kept), policy
+
+
+def test_momentum_is_judged_by_what_sweeps_did_without_it():
+    plain, sweeps = 0.98 ** np.arange(32), np.arange(TRIAL)
+    for rate, helps in ((0.98, True), (0.989, True), (0.992, False), (1.0, False), (1.01, False)):
+        assert judged(plain, plain[-1] * rate**sweeps)[0] == helps
+        assert judged(plain, plain[-1] * rate ** sweeps[:-1])[0]  # not yet
+    assert not judged(np.ones(32), np.ones(TRIAL))[0]
+    ups_and_downs = plain[-1] * 0.98**sweeps * np.tile([2.0, 1.5, 1.0, 1.2], TRIAL // 4)
+    assert judged(plain, ups_and_downs)[0]
+    stuck = [*(plain[-1] * 0.9**sweeps), *np.full(TRIAL, 0.9**TRIAL)]
+    assert not judged(plain, stuck)[0]  # after a good beginning
+
+
+def test_momentum_given_up_comes_back_later():
+    plain, enough = np.full(FIRST_MOMENTUM, 0.5), [0.5] * 5 + [1e-3]
+    for with_it, wait in ((np.full(TRIAL, 0.5), 2 * FIRST_MOMENTUM), (enough, FIRST_MOMENTUM)):
+        _, policy = judged(plain, with_it)
+        for sweep in range(1, wait + 1):
+            policy.observe(0.5)
+            assert policy.wants_momentum(100) == (sweep >= wait)
 
 
 def test_schedules_of_the_papers_are_left_alone(hurry, monkeypatch):

@@ -874,6 +874,24 @@ def test_slots_are_widened_on_the_way(monkeypatch):
     assert solve(problem, tol=1e-8, start=Start(again)).n_iter == 0
 
 
+@pytest.mark.filterwarnings("ignore:The number of unique classes is greater than 50%")
+@pytest.mark.parametrize("k", [110, 300])
+@pytest.mark.parametrize("C", [0.1, 10.0, 1000.0])
+@pytest.mark.parametrize("kind", ["unit", "near_unit", "sparse"])
+def test_a_row_of_each_of_many_classes(kind, k, C):
+    """Rows far from each other need dual variables of all classes, and soon have them."""
+    rng = np.random.default_rng(k)
+    X = np.eye(k)
+    if kind == "near_unit":
+        X += 0.02 * rng.normal(size=(k, k))
+    if kind == "sparse":
+        X = sp.random_array((k, 20 * k), density=0.5 / k, rng=rng, format="csr")
+    for multi_class in ("crammer_singer", "weston_watkins"):
+        model = LinearSVC(C=C, multi_class=multi_class, random_state=0).fit(X, np.arange(k))
+        assert model.converged_
+        assert model.n_iter_ <= 50
+
+
 @pytest.mark.parametrize("layout", ["csr", "dense"])
 def test_very_many_violating_classes(layout):
     """At W = 0 all 149 classes violate alike; a step takes a few of them, and the gap closes."""

@@ -133,6 +133,7 @@ def test_a_part_of_blocks_has_the_rows_that_are_chosen(store, text):
 # ------------------------------------------------------------------------------------- searching
 
 
+@pytest.mark.filterwarnings("ignore:.* found the best score at C")
 @pytest.mark.parametrize("params", [{"loss": "hinge"}, {"loss": "squared_hinge"}])
 def test_a_search_in_blocks_finds_what_it_finds_in_memory(store, text, params):
     X, y = text
@@ -154,6 +155,21 @@ def test_a_search_in_blocks_finds_what_it_finds_in_memory(store, text, params):
         X[train], y[train]
     )
     assert model.scores_[0, 2] == pytest.approx(f1_score(y[test], cold.predict(X[test])), abs=0.01)
+
+
+def test_a_search_in_blocks_tries_what_it_tries_in_memory(store, text):
+    X, y = text
+    weight = np.random.default_rng(0).integers(0, 3, 1500)
+
+    def scoring(model, X, y, sample_weight):
+        return -abs(np.log(model.C / 30.0))
+
+    options = {"Cs": 4, "cv": KFold(2), "scoring": scoring, "random_state": 0}
+    model = LinearSVCCV(memory_limit=limit(store), **options).fit(store, sample_weight=weight)
+    whole = LinearSVCCV(**options).fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(model.Cs_, whole.Cs_)
+    assert len(model.Cs_) > 4
+    np.testing.assert_allclose(model.C_, whole.C_)
 
 
 def test_a_search_in_blocks_starts_each_cost_from_the_one_before(store):

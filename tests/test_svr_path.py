@@ -12,6 +12,7 @@ from test_svr import assert_certified, every_loss
 from dualsweep import LinearSVR, LinearSVRCV, svr_path
 
 CS = [0.003, 0.03, 0.3]
+at_an_end = pytest.mark.filterwarnings("ignore:.* found the best score at C")
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +62,7 @@ def test_a_path_says_what_it_takes_and_where_it_stopped(problem):
     assert caught[0].filename == __file__
 
 
+@at_an_end
 def test_the_search_is_that_of_grid_search(problem):
     X, y = problem
     options = {"epsilon": 0.2, "tol": 1e-8, "random_state": 0}
@@ -82,3 +84,34 @@ def test_threads_do_not_change_the_search(problem):
     )
     np.testing.assert_array_equal(one.scores_, other.scores_)
     np.testing.assert_array_equal(one.coef_, other.coef_)
+
+
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
+def test_the_units_of_the_targets_do_not_matter(loss):
+    """Unscaled: with the range of targets of unit spread, R^2 was 0.09, and -3.8 for y * 1000."""
+    X, y = load_diabetes(return_X_y=True)
+    models = [LinearSVRCV(loss=loss, random_state=0).fit(X, s * y) for s in (1.0, 1000.0, 1e-6)]
+    assert models[0].mean_score_.max() > 0.475
+    for s, model in zip((1.0, 1000.0, 1e-6), models, strict=True):
+        times = s if loss == "epsilon_insensitive" else 1.0
+        np.testing.assert_allclose(model.Cs_, times * models[0].Cs_)
+        np.testing.assert_allclose(model.mean_score_, models[0].mean_score_, atol=1e-3)
+        assert model.mean_score_.argmax() == models[0].mean_score_.argmax()
+
+
+@at_an_end
+def test_the_range_follows_the_spread_of_the_targets(problem):
+    X, y = problem[0], 3.0 * problem[1] + 100.0
+    fold = [(slice(0, None), slice(0, None))]
+    first = 2**-6 / X.shape[1]  # the columns are standardised
+    for fit_intercept, spread in ((True, 3.0), (False, np.sqrt(100.0**2 + 9.0))):
+        model = LinearSVRCV(Cs=2, cv=fold, fit_intercept=fit_intercept, random_state=0)
+        model.set_params(scoring=lambda model, X, y: -model.C).fit(X, y)
+        assert np.isclose(model.Cs_, first * spread).any()
+
+
+@pytest.mark.parametrize("y", [np.zeros(30), np.full(30, 5.0), np.linspace(0, 1e160, 30)])
+def test_a_range_for_targets_without_a_spread_or_squares(y):
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    model = LinearSVRCV(Cs=2, cv=2, scoring=lambda *_: 0.0, max_iter=5000, random_state=0)
+    assert np.isfinite(model.fit(X, y).Cs_).all()

@@ -65,7 +65,8 @@ def cv(
         str,
         typer.Option(
             metavar="COSTS",
-            help="Number of values of C to try, from 2^-6 to 2^3; or values, separated by commas.",
+            help="Number of values of C to try, in a range that suits the lengths of the rows, or "
+            "more if an end of it is best; or values, separated by commas.",
         ),
     ] = "10",
     folds: Annotated[int, typer.Option(min=2, metavar="N", help="Number of folds.")] = 5,
@@ -124,7 +125,8 @@ def cv(
     first, the same way for the same --seed, and each fold gets its share of every class.
 
     Ends with exit code 0 if every relative duality gap is proven to be at most its tolerance, and
-    with 1 if not: then C is chosen and the model written too. Ctrl-C writes nothing and ends with
+    with 1 if not: then C is chosen and the model written too. If the best C is the smallest or the
+    largest, a warning says so. Ctrl-C writes nothing and ends with
     130.
 
     For example:

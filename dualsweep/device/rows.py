@@ -90,6 +90,15 @@ class Rows(ABC):
         if self.bias:
             out[-1:, :] += self.bias * xp.sum(B, axis=0, keepdims=True, dtype=out.dtype)
 
+    def columns(self, weight: Any) -> Any:
+        """Return the weighted sum of squares and number of nonzero entries per column."""
+        out = self.space.zeros((2, self.n_features), weight.dtype)
+        for part in self.parts(1):
+            B = weight[part][:, None]
+            out[0, :] += self.squares(part, B)[:-1, 0]
+            out[1, :] += self._counts(part, B)[:, 0]
+        return out
+
     @property
     @abstractmethod
     def _width(self) -> int:
@@ -118,6 +127,10 @@ class Rows(ABC):
     @abstractmethod
     def squares(self, part: slice, B: Any) -> Any:
         """Return ``(X[part]^2)' @ B``, the bias included, for diagonals of Hessians."""
+
+    @abstractmethod
+    def _counts(self, part: slice, B: Any) -> Any:
+        """Return ``(X[part] != 0)' @ B``, without the bias."""
 
 
 class DenseRows(Rows):
@@ -182,6 +195,9 @@ class DenseRows(Rows):
         bias = self.bias**2 * xp.sum(B, axis=0, keepdims=True)
         return xp.concat([features, bias], axis=0)
 
+    def _counts(self, part: slice, B: Any) -> Any:
+        return self.space.xp.astype(self.X[part, :] != 0, B.dtype).T @ B
+
 
 class SparseRows(Rows):
     """Rows of a CSR matrix: CuPy's, multiplied by cuSPARSE, or SciPy's with NumPy's namespace.
@@ -232,6 +248,9 @@ class SparseRows(Rows):
         features = _product(self._squared(self._piece(part)[1]), B)
         bias = self.bias**2 * xp.sum(B, axis=0, keepdims=True)
         return xp.concat([features, bias], axis=0)
+
+    def _counts(self, part: slice, B: Any) -> Any:
+        return _product(abs(self._piece(part)[1].sign()), B)
 
     def _squared(self, X: Any) -> Any:
         return X.multiply(X).tocsr()

@@ -76,6 +76,8 @@ class Fold:
     stride : int
         Every so many values of C, one starts from the solution for the one so many before, and
         those in between from it as well: so many can be tried at once.
+    goes_on : bool
+        Whether the solution for the last C is kept, for more values of C to start from.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Fold:
         context: Context,
         bar: FoldBar,
         stride: int = 1,
+        goes_on: bool = False,
     ) -> None:
         rows = np.arange(len(data.y))
         times = np.bincount(rows[train], minlength=len(rows))
@@ -98,11 +101,24 @@ class Fold:
             weights = {k: w for k, w in settings.class_weight.items() if k not in missing}
             settings = replace(settings, class_weight=weights)
         self.model, self.settings = model, settings
-        self.test, self.Cs = test, Cs
+        self.test = test
         self.context, self.bar, self.stride = context, bar, stride
+        self.first: Fitted | None = None  # that the first C starts from
+        self._begin(Cs, goes_on)
+
+    def _begin(self, Cs: Any, goes_on: bool) -> None:
+        self.Cs, self.goes_on = Cs, goes_on
         self.points: list[Point | None] = [None] * len(Cs)
         self.fitted: dict[int, Fitted] = {}  # to be assessed, or for others to start from
         self.seconds: dict[int, float] = {}
+
+    def onwards(self, Cs: Any, *, warm: bool) -> Fold:
+        """Return the fold for other values of C; the first starts from the last here, if `warm`."""
+        twin = copy(self)
+        twin.first = self.fitted.pop(len(self.Cs) - 1, None) if warm else None
+        twin.bar = self.bar._replace(first=self.bar.first + len(self.Cs))
+        twin._begin(Cs, goes_on=False)
+        return twin
 
     @property
     def tried(self) -> int:
@@ -121,7 +137,10 @@ class Fold:
         context = self.context.part(_FoldWatcher(self, c), stop, workers)
         started = perf_counter()
         settings = replace(self.settings, C=C)
-        self.fitted[c] = train(self.data, settings, context, before=self.fitted.get(seed))
+        before = self.first if c == 0 else self.fitted.get(seed)
+        self.fitted[c] = train(self.data, settings, context, before=before)
+        if c == 0:
+            self.first = None
         self.seconds[c] = perf_counter() - started
 
     def assess(self, c: int, score: Callable[[Any, Any], float]) -> None:
@@ -138,6 +157,8 @@ class Fold:
         last = Progress(model.n_iter_, model.relative_gap_, model.history_["active"][-1], None)
         self.bar.show(C, last, self.tried - 1.0)
         for done in list(self.fitted):
+            if self.goes_on and done == len(self.Cs) - 1:
+                continue
             if self.points[done] and all(self.points[other] for other in self.started_by(done)):
                 self.fitted.pop(done, None)
 

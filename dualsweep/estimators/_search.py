@@ -1,4 +1,4 @@
-"""The search for C: scores of all folds, when to stop raising C, and which one to choose."""
+"""The search for C: all folds, when to stop raising C, and the model that looks best meanwhile."""
 
 from __future__ import annotations
 
@@ -8,18 +8,13 @@ from dataclasses import replace
 from threading import Event
 from typing import Any
 
-import numpy as np
-
 from .._threads import Workers
 from ..training import BlockSet, Context, DeviceSet, Fitted, Settings, TrainingSet, Watcher, train
 from ._folds import Fold, FoldBar, advance_folds
+from ._tried import Tried, choose, go_further
 from .certified import CertifiedModel
 
-__all__ = ["choose", "search"]
-
-# Weights that grow faster than this power of C: rows are still at their bound, as at C = 0, and the
-# scores stand still because nothing but the length of the weights has changed yet.
-STILL_GROWING = 0.5
+__all__ = ["search"]
 
 # Where folds and classes make fewer than ENOUGH problems, threads would wait for each other if each
 # C started from the one before: then STRIDE of them are tried at once. That takes some 10 % more
@@ -38,6 +33,7 @@ def search(
     selection: str,
     tol: float,
     context: Context,
+    goes_on: bool = False,
 ) -> tuple[dict[str, Any], int, Fitted | None]:
     """Return what there is to know of the search, as attributes, and which C to choose.
 
@@ -63,6 +59,8 @@ def search(
         That of the trainings of the search.
     context : Context
         Where all folds are trained.
+    goes_on : bool
+        Whether to try more values of C if the first or the last is best.
 
     Returns
     -------
@@ -80,23 +78,23 @@ def search(
     def stop() -> bool:
         return halt.is_set() or context.stop()
 
-    def collect(name: str, n: int) -> Any:
-        return np.array([[getattr(p, name) for p in fold.points[:n]] for fold in folds])
-
     def enough(n: int) -> bool:
-        return patience is not None and _settled(
-            collect("score", n).mean(axis=0), collect("length", n), Cs[:n], patience
-        )
-
-    def scored(n: int) -> tuple[Any, Any, Any]:
-        scores = collect("score", n)
-        deviation = scores.std(axis=0, ddof=1) if len(folds) > 1 else np.full(n, np.nan)
-        return scores, scores.mean(axis=0), deviation / np.sqrt(len(folds))
+        return patience is not None and Tried.first(folds, n).since_best() >= patience
 
     def idle(n: int) -> None:
-        best = choose(*scored(n)[1:], selection) if n else 0
+        best = choose(*Tried.first(folds, n).scored()[1:], selection) if n else 0
         if best < n - 1:  # larger C were worse
             ahead.aim(float(Cs[best]))
+
+    def advance(
+        folds: list[Fold], enough: Callable[[int], bool], idle: Callable[[int], None] = _pass
+    ) -> int:
+        halt.clear()
+        context.bars.extend(len(folds[0].Cs) + folds[0].bar.first)
+        options: Any = {"enough": enough, "idle": idle, "context": part, "halt": halt}
+        n = advance_folds(folds, score, n_threads=at_once, **options)
+        context.give_up()
+        return n
 
     def make(C: float, dropped: Callable[[], bool]) -> Fitted:
         quiet = context.part(Watcher(), lambda: dropped() or context.stop(), workers)
@@ -110,41 +108,37 @@ def search(
     stride = 1 if n_problems >= ENOUGH or in_blocks else STRIDE
     n_threads = context.workers.n_threads
     at_once = 1 if in_blocks else n_threads
-    folds = []
+    folds: list[Fold] = []
     with Workers(n_threads + 1) as workers:  # this thread waits for the others
         part = context.part(Watcher(), stop, workers)
         ahead = _Ahead(make, workers)
         for f, (train_rows, test_rows) in enumerate(splits):
             try:
                 bar = FoldBar(context.bars, f)
-                fold = Fold(model, searched, data, train_rows, test_rows, Cs, part, bar, stride)
+                how = part, bar, stride, goes_on
+                fold = Fold(model, searched, data, train_rows, test_rows, Cs, *how)
             except ValueError as error:
                 raise ValueError(f"In the training part of fold {f + 1}: {error}") from error
             folds.append(fold)
         try:
-            n = advance_folds(
-                folds,
-                score,
-                n_threads=at_once,
-                context=part,
-                halt=halt,
-                enough=enough,
-                idle=idle if alone else lambda n: None,
-            )
-            context.give_up()
-            scores, mean, std_error = scored(n)
+            tried = Tried.first(folds, advance(folds, enough, idle if alone else _pass))
+            if goes_on:
+                # A score that knows of no weights of classes would have a small C undo them.
+                downwards = settings.class_weight is None
+                tried = go_further(folds, tried, patience, tol, advance, downwards)
+            scores, mean, std_error = tried.scored()
             best = choose(mean, std_error, selection)
-            fitted = ahead.result(float(Cs[best]))
+            fitted = ahead.result(float(tried.Cs[best]))
         finally:
             ahead.drop()
     found = {
-        "Cs_": Cs[:n],
+        "Cs_": tried.Cs,
         "scores_": scores,
         "mean_score_": mean,
         "std_error_": std_error,
-        "fit_time_": collect("seconds", n),
-        "n_support_": collect("n_support", n),
-        "search_gap_": collect("relative_gap", n),
+        "fit_time_": tried.collect("seconds"),
+        "n_support_": tried.collect("n_support"),
+        "search_gap_": tried.collect("relative_gap"),
     }
     return found, best, fitted
 
@@ -184,17 +178,5 @@ class _Ahead:
         return self.model.result() if self.C == C else None
 
 
-def choose(mean: Any, std_error: Any, selection: str) -> int:
-    """Return the position of the C of choice."""
-    best = int(mean.argmax())
-    if selection == "best":
-        return best
-    return int(np.argmax(mean >= mean[best] - std_error[best]))
-
-
-def _settled(mean: Any, lengths: Any, Cs: Any, patience: int) -> bool:
-    """Tell whether the scores have settled; see `patience`."""
-    with np.errstate(divide="ignore", invalid="ignore"):  # weights may be 0
-        growth = np.diff(np.log(lengths).mean(axis=0)) / np.diff(np.log(Cs))
-    since_best = growth[mean.argmax() :]
-    return int((since_best < STILL_GROWING).sum()) >= patience
+def _pass(n: int) -> None:
+    """Leave a thread that has nothing to do alone."""

@@ -20,8 +20,8 @@ from ._device import check_device_data, refuse_device, space_of
 __all__ = ["check_Cs", "check_data", "check_store_labels", "check_weights"]
 
 # What an integer number of values of C spans: Wang and Scott's grid (2021, section 5), and wide
-# enough for rows of about unit length, as text has. It is the same for all data, so that scores of
-# different fits can be compared value by value.
+# enough for rows of about unit length, as text has. A search takes it in units of the data; see
+# `dualsweep.training.unit_cost`.
 FIRST, LAST = -6, 3  # powers of 2
 
 

@@ -46,9 +46,11 @@ class LinearSVCCV(SearchingC, DevicePredictions, LinearClassifier):  # type: ign
     Parameters
     ----------
     Cs : int or array-like of shape (n_Cs,), default=10
-        Values of C, or how many of them, from 2^-6 to 2^3 at equal ratios. That range suits rows
-        of about unit length; what matters is C times the squared length of a row. Give others if
-        the C of choice is the first or the last.
+        Values of C, or how many of them. A number of values spans 2^-6 to 2^3 at equal ratios, in
+        units of 1 over the mean squared length of a row (of typical entries, if columns are in
+        different units). If the first or the last of them is best, the search goes on, in steps of
+        at least 4 and by a factor of 4^10 at most; with `class_weight`, to larger values only.
+        Values that are given are the only ones, and 1 means C = 1.
     cv : int, cross-validation generator or iterable, default=5
         Number of folds of a `StratifiedKFold`, a splitter, or (train, test) pairs of indices. Rows
         are not shuffled: a file that is sorted needs ``StratifiedKFold(5, shuffle=True)``.
@@ -113,7 +115,7 @@ class LinearSVCCV(SearchingC, DevicePredictions, LinearClassifier):  # type: ign
     C_ : float
         The C of choice.
     Cs_ : ndarray of shape (n_Cs,)
-        Values of C that were tried, ascending.
+        Values of C that were tried, ascending; those past an end as well.
     scores_ : ndarray of shape (n_folds, n_Cs)
         Score of each fold on the rows it held out.
     mean_score_ : ndarray of shape (n_Cs,)

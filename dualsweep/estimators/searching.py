@@ -26,7 +26,7 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted
 
 from .._host import to_host
 from ..solvers.blocks import Blocks
-from ..training import OnDevice, PartOfBlocks, load_if_it_fits, train, training_data
+from ..training import OnDevice, PartOfBlocks, load_if_it_fits, train, training_data, unit_cost
 from ._device import space_of
 from ._folds import masks_of
 from ._on_host import OnHost
@@ -53,6 +53,7 @@ class SearchingC:
     tol: float
     tol_search: float | None
     Cs_: Any
+    mean_score_: Any
     search_gap_: Any
     best_estimator_: Any
 
@@ -90,7 +91,8 @@ class SearchingC:
         Warns
         -----
         ConvergenceWarning
-            If a relative gap is still above `tol_search` or `tol`.
+            If a relative gap is still above `tol_search` or `tol`, or if the best score is at an
+            end of the values of C.
         """
         _raise_for_params(_without("groups", params), self, "fit")
         Cs = check_Cs(self.Cs)
@@ -117,9 +119,12 @@ class SearchingC:
         settings = model._settings()
         with model._context(steps=len(Cs)) as context:
             data = training_data(X, y, sample_weight, settings, context)
+            default = isinstance(self.Cs, Integral) and int(self.Cs) > 1
+            if default:
+                Cs = Cs * unit_cost(data, y, settings)
             score = self._score(X, y, routed.scorer.score)
             tol = self.tol if self.tol_search is None else self.tol_search
-            how = (self.patience, self.selection, tol, context)
+            how = (self.patience, self.selection, tol, context, default)
             found, best, fitted = search(model, settings, data, splits, Cs, score, *how)
             model.C = float(found["Cs_"][best])
             if fitted is None:
@@ -128,6 +133,7 @@ class SearchingC:
             model.__dict__.update(fitted.attributes())
             self._adopt(model, found)
         self._warn_of_search()
+        self._warn_of_ends()
         model._warn(stacklevel=3)
         return self
 
@@ -182,6 +188,24 @@ class SearchingC:
                 ConvergenceWarning,
                 stacklevel=4,
             )
+
+    def _warn_of_ends(self) -> None:
+        """Warn if the best score is at an end of three or more values: of two, every one is."""
+        n, best = len(self.Cs_), int(self.mean_score_.argmax())
+        C, name = self.Cs_[best], type(self).__name__
+        at_first = best == 0 and self.mean_score_[0] > self.mean_score_[1:].max(initial=-np.inf)
+        if n < 3 or not (at_first or best == n - 1):
+            return
+        end, beyond = ("smallest", "smaller") if at_first else ("largest", "larger")
+        advice = f"Add {beyond} values to Cs."
+        if isinstance(self.Cs, Integral):
+            advice = f"Scale the features, or pass {beyond} values as Cs."
+        warnings.warn(
+            f"{name} found the best score at C = {C:g}, the {end} of {n} values that it tried; a "
+            f"{beyond} one may be better. {advice}",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
 
     def score(self, X: Any, y: Any, **score_params: Any) -> float:
         """Return the score of the model by `scoring`.

@@ -38,8 +38,10 @@ class LinearSVRCV(SearchingC, LinearRegressor):
     Parameters
     ----------
     Cs : int or array-like of shape (n_Cs,), default=10
-        Values of C, or how many of them, from 2^-6 to 2^3 at equal ratios. That range suits rows
-        and targets of about unit length. Give others if the C of choice is the first or the last.
+        Values of C, or how many of them. A number of values spans 2^-6 to 2^3 at equal ratios, in
+        units of 1 over the mean squared length of a row; with the epsilon-insensitive loss, times
+        the standard deviation of y. If the first or the last of them is best, the search goes on;
+        see `LinearSVCCV`. Values that are given are the only ones.
     cv : int, cross-validation generator or iterable, default=5
         Number of folds of a `KFold`, a splitter, or (train, test) pairs of indices. Rows are
         not shuffled: a file that is sorted needs ``KFold(5, shuffle=True)``.
@@ -94,7 +96,7 @@ class LinearSVRCV(SearchingC, LinearRegressor):
     C_ : float
         The C of choice.
     Cs_ : ndarray of shape (n_Cs,)
-        Values of C that were tried, ascending.
+        Values of C that were tried, ascending; those past an end as well.
     scores_ : ndarray of shape (n_folds, n_Cs)
         Score of each fold on the rows it held out.
     mean_score_ : ndarray of shape (n_Cs,)

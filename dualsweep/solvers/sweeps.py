@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, Protocol
 
 import numpy as np
@@ -108,9 +109,11 @@ def _judge(run: Run, sweeper: Sweeper, last: bool) -> bool:
 def sweep_with_momentum(run: Run, sweeper: Any, policy: Policy) -> None:
     """Sweep with momentum until the relative gap is small enough to let go of it.
 
-    The gap is that of w and alpha, w not being the weights of alpha yet.
+    The gap is that of w and alpha, w not being the weights of alpha yet. Momentum that does not
+    help is given up, and alpha is then what it was, unless its dual is better now.
     """
-    scale = policy.scale()
+    before, rows, dual_before = copy(run.alpha), sweeper.plan.rows, run.dual
+    scale = policy.take_up()
     w: Any = run.w.astype(np.float32 if run.narrow else np.float64)
     momentum = Momentum(run.problem, scale, w, run.dual)
     seen, gap_before = run.gap / scale, run.gap
@@ -128,12 +131,16 @@ def sweep_with_momentum(run: Run, sweeper: Any, policy: Policy) -> None:
         policy.observe(relative_gap)
         arrived = relative_gap <= policy.enough
         last = policy.wants_newton() or arrived or run.halted or policy.nears_end(run.epoch)
+        given_up = not (last or policy.helps())
+        last = last or given_up
         if not last and visits < sweeper.check_every * len(run.candidates):
             continue
         run.alpha *= scale
         sweeper.check(run, expand=False)
         if last or run.over or not sweeper.n_left:
             sweeper.shares *= scale
+            if given_up and run.dual < dual_before:
+                sweeper.go_back(run, before, rows)
             return
         run.alpha *= 1.0 / scale
         run.narrow = run.narrow and gap <= FLOAT32_PROGRESS * gap_before
@@ -220,6 +227,14 @@ class MemorySweeper:
             self.plan.expand()
         self.plan.restrict(proven_rows(run, self.problem))
         run.active = len(self.plan.rows)
+
+    def go_back(self, run: Run, alpha: Any, rows: Any) -> None:
+        """Return to dual variables of before, when `rows` were those not proven to be optimal."""
+        run.alpha = alpha
+        self.plan.rows = rows
+        self.plan.expand()
+        run.active = len(rows)
+        run.check()
 
 
 def proven_rows(run: Run, problem: BinaryProblem | MulticlassProblem) -> Any:

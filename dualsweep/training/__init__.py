@@ -6,6 +6,7 @@ from .data import TrainingSet
 from .device import DeviceSet, OnDevice
 from .fitting import Fitted, train
 from .regression import training_set
+from .scale import unit_cost
 from .settings import Settings, draw_seed
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "train",
     "training_data",
     "training_set",
+    "unit_cost",
 ]

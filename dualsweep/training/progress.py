@@ -64,6 +64,14 @@ class Bars:
             self.tasks = [self.display.add_task(name, total=total, note="") for name in shown]
             self.display.start()
 
+    def extend(self, steps: int) -> None:
+        """Let every problem have at least so many steps."""
+        if steps > self.steps and self.completed:
+            self.steps = steps
+            total = self.steps * (len(self.completed) if self.many else 1)
+            for task in self.tasks:
+                self.display.update(task, total=total)
+
     def close(self) -> None:
         """Leave the bars as they are."""
         if self.completed:
