@@ -105,8 +105,8 @@ def certify(
     prove --tol; else from solving the problem again. It holds however it was found: no model of the
     same C and loss is better than this one by more than the relative gap between the two.
 
-    --proof writes the weights, the dual variables of the bound, the costs and a digest of the data
-    to a file. `dualsweep-check FILE DATA` checks it in exact arithmetic; DATA is svmlight text there.
+    --proof writes weights, dual variables, costs and a digest of the data to a file, with which
+    `dualsweep-check FILE DATA` repeats the computation in exact arithmetic, on svmlight text.
 
     Ends with exit code 0 if the relative gap is at most --tol, and with 1 if not.
 

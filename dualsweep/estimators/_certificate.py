@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -264,7 +265,18 @@ def _linear_model(model: Any) -> Any:
             f"{name} has weights for pairs of classes, of more than two; certify takes those of "
             "one versus the rest, Crammer-Singer or Weston-Watkins."
         )
-    return model
+    return _on_host(model)
+
+
+def _on_host(model: Any) -> Any:
+    """Return the model, or a copy whose arrays are NumPy's if they are on a device."""
+    names = [name for name in ("coef_", "intercept_", "classes_") if hasattr(model, name)]
+    arrays = {name: to_host(getattr(model, name)) for name in names}
+    if all(arrays[name] is getattr(model, name) for name in names):
+        return model
+    twin = copy(model)
+    twin.__dict__.update(arrays)
+    return twin
 
 
 def _problem(model: Any, **given: Any) -> CertifiedModel:

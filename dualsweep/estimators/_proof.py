@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._host import to_host
 from ..io._files import check_target
 from ..io.proof import ProvenProblem, write_proof
-from ..kernels.loss import Loss
 from ..problems.labels import encode_labels, row_costs
 from ..problems.losses import LOSSES, REGRESSION_LOSSES, loss_numbers
 from ..problems.result import relative
@@ -30,6 +29,7 @@ from ..training.claims import (
     joint_duals,
 )
 from ..training.regression import as_targets, costs_of_rows
+from ._device import space_of
 from ._validation import check_store_labels, check_weights
 
 if TYPE_CHECKING:
@@ -51,18 +51,23 @@ def save_proof(
             f"This {name} has no dual variables, so it proves nothing by itself. "
             "certify(model, X, y, proof=path) looks for some, and writes a proof with them."
         )
-    if hasattr(X, "__dask_graph__") or isinstance(X, list):
+    first = X
+    while isinstance(first, list | tuple) and first:
+        first = first[0]
+    if hasattr(first, "__dask_graph__"):
         raise TypeError(
-            f"A proof takes rows in memory or a store, but X is a {type(X).__name__}. Pass the rows "
-            "as an array or a CSR matrix."
+            f"A proof takes rows in memory or a store, but X is a {type(X).__name__} of Dask. Pass "
+            "what its compute() returns."
         )
     check_target(Path(path), force=force)
-    X, y, weight = _checked(model, to_host(X), to_host(y), to_host(sample_weight))
+    if space_of(X) is not None:
+        X, y, sample_weight = to_host(X), to_host(y), to_host(sample_weight)
+    X, y, weight = _checked(model, X, y, sample_weight)
     duals = sp.csr_array(to_host(model.dual_coef_))
     if duals.shape[1] != X.shape[0]:
         raise ValueError(
-            f"The model was trained on {duals.shape[1]} rows, but X has {X.shape[0]}. Pass the rows "
-            "it was trained on, or use certify(model, X, y, proof=path)."
+            f"The model was trained on {duals.shape[1]} rows, but X has {X.shape[0]}. Pass the "
+            "rows it was trained on, or use certify(model, X, y, proof=path)."
         )
     bounds = prove(path, model, model._settings(), X, y, weight, duals, force=force)
     primal, dual = zip(*bounds, strict=True)

@@ -217,9 +217,7 @@ class SearchingC:
             What is proven.
         """
         check_is_fitted(self)
-        given: Certificate = self.best_estimator_.save_proof(
-            path, X, y, sample_weight, force=force
-        )
+        given: Certificate = self.best_estimator_.save_proof(path, X, y, sample_weight, force=force)
         return given
 
     def score(self, X: Any, y: Any, **score_params: Any) -> float:

@@ -142,9 +142,7 @@ def _within(values: list[float], cost: float) -> list[float]:
     return values
 
 
-def bounds_of(
-    problem: Statement, sign: Any, vectors: Vectors, duals: Duals
-) -> tuple[float, float]:
+def bounds_of(problem: Statement, sign: Any, vectors: Vectors, duals: Duals) -> tuple[float, float]:
     """Return an upper bound on the objective, and a lower bound on the dual objective.
 
     `sign` is 1 or -1 for each row, or None if all classes are trained at once. ValueError if one
