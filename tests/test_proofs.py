@@ -424,9 +424,8 @@ def test_proofs_by_certify_of_models_of_liblinear(tmp_path, monkeypatch, solver,
     result = CliRunner().invoke(app, ["certify", "their.model", "data.svm", *options])
     assert result.exit_code in (0, 1), result.output  # the model may not be within tol
     assert "dualsweep-check out.proof data.svm" in result.output
-    done = subprocess.run(
-        [sys.executable, str(CHECKER), "out.proof", "data.svm"], capture_output=True, text=True
-    )
+    alone = [sys.executable, "-I", "-S", str(CHECKER)]  # without installed packages
+    done = subprocess.run([*alone, "out.proof", "data.svm"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("VERIFIED: no model is more than ")
 
@@ -749,6 +748,20 @@ def test_tampering_is_refuted(bases, paths, capsys, monkeypatch, seed):
     assert capsys.readouterr().out.startswith("REFUTED: ")
 
 
+@pytest.mark.parametrize("value", ["1e308", "-1e308", "5e-324", "1e400", "nan"])
+def test_numbers_of_any_size_are_refuted(bases, paths, value):
+    """Among dual variables and weights; a tiny one in the place of the largest is wrong as well."""
+    for proof, data in bases:
+        paths[1].write_text("\n".join(data) + "\n")
+        for name in ("weights", "duals"):
+            lines = list(proof)
+            i = max(places(lines, name), key=lambda i: abs(float(lines[i].split()[1])))
+            lines[i] = f"{lines[i].split()[0]} {value}"
+            paths[0].write_text("\n".join(lines) + "\n")
+            with pytest.raises(dualsweep_check.RefutedError):
+                verdict(*paths)
+
+
 def test_what_cannot_be_read(bases, paths, capsys, monkeypatch):
     proof, data = bases[0]
     monkeypatch.setattr(sys, "argv", ["dualsweep_check", *map(str, paths)])
@@ -791,5 +804,10 @@ def test_models_in_files_are_proven_on_the_command_line(tmp_path, monkeypatch):
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
     assert "exists already" in result.output
+    Path("link.svm").symlink_to("data.svm")
+    for own in ("model.npz", "./data.svm", "link.svm"):
+        result = CliRunner().invoke(app, [*arguments[:-1], own, "--force"])
+        assert result.exit_code == 2
+        assert "is read by this command" in result.output
     assert CliRunner().invoke(app, [*arguments, "--force"]).exit_code == 0
     assert Path("model.proof").read_bytes() == before

@@ -117,6 +117,8 @@ def certify(
     from .. import estimators
 
     with Command(json, quiet) as command:
+        if proof is not None and any(_same(proof, own) for own in (model_file, file)):
+            raise ValueError(f"{proof} is read by this command. Write the proof to another file.")
         model = load_model(model_file)
         recorded = getattr(model, "primal_objective_", None)
         regression = not hasattr(model, "classes_")
@@ -186,6 +188,10 @@ def certify(
                 )
         if found.relative_gap > tol:
             command.code = FAILED
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)
 
 
 def _free(model: LinearSVC | LinearSVR) -> str:

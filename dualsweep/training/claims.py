@@ -131,7 +131,7 @@ def joint_duals(signed: Any, codes: Any, cost: Any, joint: str) -> Duals:
         for i in np.flatnonzero(near).tolist():
             part = slice(starts[i], starts[i + 1])
             values[part] = _within(values[part].tolist(), float(cost[i]))
-    return Duals(rows, columns, values)
+    return Duals(rows.astype(np.int64), columns.astype(np.int64), values)
 
 
 def _within(values: list[float], cost: float) -> list[float]:
@@ -175,7 +175,7 @@ def _scan(problem: Statement, sign: Any, vectors: Vectors, duals: Duals) -> tupl
     losses: list[float] = []
     for start, piece in _pieces(problem.X, k):
         rows = slice(start, start + piece.shape[0])
-        arrays = piece.data, piece.indices, piece.indptr
+        arrays = piece.data, piece.indices.astype(np.int64), piece.indptr.astype(np.int64)
         scores = np.zeros((3, piece.shape[0], k))
         scores[0] = vectors.intercept
         add_responses(*arrays, w, *scores)
