@@ -71,12 +71,14 @@ def save_proof(
         )
     bounds = prove(path, model, model._settings(), X, y, weight, duals, force=force)
     primal, dual = zip(*bounds, strict=True)
+    gaps = [relative(_up(upper - lower), upper) for upper, lower in bounds]
     return Certificate(
-        primal=float(np.nextafter(fsum(primal), np.inf)),
-        dual=float(np.nextafter(fsum(dual), -np.inf)),
-        relative_gap=max(relative(upper - lower, upper) for upper, lower in bounds),
-        n_iter=0,
+        primal=_up(fsum(primal)), dual=-_up(-fsum(dual)), relative_gap=_up(max(gaps)), n_iter=0
     )
+
+
+def _up(x: float) -> float:
+    return float(np.nextafter(x, np.inf))
 
 
 def prove(
