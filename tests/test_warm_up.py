@@ -20,7 +20,9 @@ _jit.on_compilation.append(lambda: compiled.append(1))
 rng = np.random.default_rng(0)
 X, y = sp.csr_array(rng.normal(size=(60, 5)).astype(np.float32)), np.arange(60) % 3
 for method in ("ovr", "crammer_singer", "weston_watkins"):
-    LinearSVC(multi_class=method, C=0.01, tol=0.01, random_state=0).fit(X, y).predict(X)
+    model = LinearSVC(multi_class=method, C=0.01, tol=0.01, random_state=0).fit(X, y)
+    model.predict(X)
+    model.save_proof("proof", X, y, force=True)
 from dualsweep.cli import app
 open("a.svm", "w").write("1 1:1\\n-1 2:1\\n")
 for words in (["train", "a.svm", "-q"], ["predict", "a.model.npz", "a.svm", "-o", "out"]):

@@ -14,6 +14,7 @@ from ..training.settings import INTERCEPTS
 from ._command import FAILED, Command, in_bytes
 from ._options import (
     Data,
+    Force,
     Json,
     MemoryLimit,
     NJobs,
@@ -86,6 +87,14 @@ def certify(
     memory_limit: MemoryLimit = None,
     n_jobs: NJobs = -1,
     zero_based: ZeroBased = None,
+    proof: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a proof, which others can check against DATA by dualsweep-check.",
+        ),
+    ] = None,
+    force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -96,6 +105,9 @@ def certify(
     prove --tol; else from solving the problem again. It holds however it was found: no model of the
     same C and loss is better than this one by more than the relative gap between the two.
 
+    --proof writes weights, dual variables, costs and a digest of the data to a file, with which
+    `dualsweep-check FILE DATA` repeats the computation in exact arithmetic, on svmlight text.
+
     Ends with exit code 0 if the relative gap is at most --tol, and with 1 if not.
 
     For example:
@@ -105,6 +117,8 @@ def certify(
     from .. import estimators
 
     with Command(json, quiet, reads=[model_file, file]) as command:
+        if proof is not None:
+            command.spare_inputs(proof)
         model = load_model(model_file)
         recorded = getattr(model, "primal_objective_", None)
         regression = not hasattr(model, "classes_")
@@ -128,6 +142,8 @@ def certify(
             file, memory_limit, zero_based=zero_based, n_jobs=n_jobs, **width
         )
         started = perf_counter()
+        if proof is not None:
+            command.writes(proof)
         found = estimators.certify(
             model,
             X,
@@ -137,6 +153,8 @@ def certify(
             max_time=max_time,
             memory_limit=in_bytes(memory_limit),
             n_jobs=n_jobs,
+            proof=proof,
+            force=force,
         )
         command.show(
             "Certificate",
@@ -158,6 +176,9 @@ def certify(
             f"No model has an objective below {found.dual:.6g}, so none is more than "
             f"{100 * min(found.relative_gap, 1.0):.3g} % better than this one."
         )
+        if proof is not None:
+            command.facts["proof"] = str(proof)
+            command.tell(f"The proof is in {proof}. To check it: dualsweep-check {proof} {file}")
         if recorded is not None:
             command.facts["recorded_primal_objective"] = recorded
             if abs(recorded - found.primal) > SAME * found.primal and given == dict.fromkeys(given):

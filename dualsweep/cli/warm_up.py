@@ -17,7 +17,9 @@ import typer
 
 from .._jit import on_compilation
 from ..io import load_data
+from ..problems.losses import loss_numbers
 from ..training import Context, Settings, TrainingSet, train
+from ..training.claims import Duals, Statement, Vectors, bounds_of
 from ..training.formulations import FORMULATIONS
 from ._command import Command
 from ._options import Json, Quiet
@@ -92,6 +94,7 @@ def _parsed(option: str, text: str, known: dict[str, Any]) -> list[str]:
 def _steps(layouts: list[str], types: list[str]) -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield what is compiled, and what needs that."""
     yield "reading text", _read_text
+    yield "proofs", _prove
     rng = np.random.default_rng(0)
     X = rng.normal(size=(90, 6)) * 10.0 ** np.arange(-2, 4)  # badly scaled: momentum is of use
     for layout, dtype in product(layouts, types):
@@ -119,6 +122,14 @@ def _train(X: Any, multi_class: str) -> None:
                 data = TrainingSet(X, y, None, settings.bias, context)
                 before = train(data, settings, context)
                 train(data, replace(settings, C=2.0), context, before=before)
+
+
+def _prove() -> None:
+    ones = np.ones(2)
+    loss = loss_numbers("epsilon_insensitive")
+    problem = Statement(ones[:, None], None, ones, ones, loss, None, 1.0, 1)
+    vectors = Vectors(np.ones((1, 1)), np.ones(1))
+    bounds_of(problem, ones, vectors, Duals(np.arange(2), np.zeros(2, np.int64), ones))
 
 
 def _read_text() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +15,7 @@ from sklearn.svm._base import BaseSVC
 from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
 from .._host import to_host
+from ..io._files import check_target
 from ..kernels.certificate import relative
 from ..rows.layouts import check_sparse
 from ..solvers.blocks import Blocks
@@ -21,6 +24,7 @@ from ..training import Context, load_if_it_fits, train, training_data
 from ..training.formulations import Formulation
 from ._choices import REGISTRIES
 from ._device import refuse_device
+from ._proof import prove
 from ._validation import check_store_labels, check_weights
 from .certified import CertifiedModel
 from .svc import LinearSVC
@@ -74,6 +78,8 @@ def certify(
     max_time: float | None = None,
     memory_limit: int | None = None,
     n_jobs: int | None = None,
+    proof: str | Path | None = None,
+    force: bool = False,
 ) -> Certificate:
     """Return the certificate of a model on data, recomputed from nothing but its weights.
 
@@ -123,6 +129,10 @@ def certify(
         Bytes for it: a store that does not fit is read block by block. None means no limit.
     n_jobs : int, default=None
         Threads; see `LinearSVC`.
+    proof : str or Path, default=None
+        A file to write a proof to, which others can check against the data: see docs/proofs.md.
+    force : bool, default=False
+        Whether to replace a proof that exists.
 
     Returns
     -------
@@ -143,6 +153,8 @@ def certify(
     """
     model = _linear_model(model)
     refuse_device(X, "certify")
+    if proof is not None:
+        check_target(Path(proof), force=force)
     given = {"C": C, "loss": loss, "multi_class": multi_class, "epsilon": epsilon}
     problem = _problem(model, **given, intercept=intercept)
     X, y = _checked(model, *load_if_it_fits(X, y, memory_limit))
@@ -154,8 +166,9 @@ def certify(
         memory_limit=memory_limit,
     )
     weights = _weights(model, X.shape[1], settings.bias)
+    sample_weight = check_weights(sample_weight, X)
     with Context(n_jobs=n_jobs) as context:
-        data = training_data(X, y, check_weights(sample_weight, X), settings, context)
+        data = training_data(X, y, sample_weight, settings, context)
         if not _regresses(model) and not np.array_equal(data.classes, model.classes_):
             raise ValueError(
                 f"The model has the classes {_some(np.asarray(model.classes_))}, but y has "
@@ -169,18 +182,33 @@ def certify(
         found = train(data, replace(settings, max_iter=0), context, duals=duals)
         formulation, n_iter = found.formulation, found.n_iter
         lower = np.array([result.dual for result in found.results])
+        kept = None if proof is None else found.dual_coef
         del found
         primals = _primals(formulation, weights)
         if not (primals - lower <= tol * primals).all():
             found = train(data, settings, context, duals=duals)
             n_iter = found.n_iter
-            lower = np.maximum(lower, [result.dual for result in found.results])
+            duals_found = np.array([result.dual for result in found.results])
+            if proof is not None:
+                kept = _better(kept, found.dual_coef, duals_found > lower)
+            lower = np.maximum(lower, duals_found)
+    if proof is not None:
+        prove(proof, model, settings, X, y, sample_weight, kept, force=force)
     gaps = np.maximum(primals - lower, 0.0)
     return Certificate(
         primal=float(primals.sum()),
         dual=float(lower.sum()),
         relative_gap=max(map(relative, gaps.tolist(), primals.tolist())),
         n_iter=n_iter,
+    )
+
+
+def _better(some: Any, others: Any, better: Any) -> Any:
+    """Return dual variables: of each problem, those of the others if these are better."""
+    if len(better) == 1:
+        return others if better[0] else some
+    return sp.vstack(
+        [(others if better[p] else some)[[p]] for p in range(len(better))], format="csr"
     )
 
 
@@ -238,7 +266,18 @@ def _linear_model(model: Any) -> Any:
             f"{name} has weights for pairs of classes, of more than two; certify takes those of "
             "one versus the rest, Crammer-Singer or Weston-Watkins."
         )
-    return model
+    return _on_host(model)
+
+
+def _on_host(model: Any) -> Any:
+    """Return the model, or a copy whose arrays are NumPy's if they are on a device."""
+    names = [name for name in ("coef_", "intercept_", "classes_") if hasattr(model, name)]
+    arrays = {name: to_host(getattr(model, name)) for name in names}
+    if all(arrays[name] is getattr(model, name) for name in names):
+        return model
+    twin = copy(model)
+    twin.__dict__.update(arrays)
+    return twin
 
 
 def _problem(model: Any, **given: Any) -> CertifiedModel:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from dataclasses import fields
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,7 +31,11 @@ from ..training.settings import BIASES
 from ..training.verdict import shortfall
 from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, FitCallbacks, with_callbacks
 from ._choices import CONSTRAINTS
+from ._proof import save_proof
 from ._validation import check_data
+
+if TYPE_CHECKING:
+    from ._certificate import Certificate
 
 __all__ = ["CertifiedModel"]
 
@@ -107,6 +112,43 @@ class CertifiedModel(CallbackSupportMixin, BaseEstimator):
             self.__dict__.update(fitted.attributes())
         self._warn(stacklevel=4 if HAS_CALLBACKS else 3)
         return self
+
+    def save_proof(
+        self,
+        path: str | Path,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        force: bool = False,
+    ) -> Certificate:
+        """Write a proof of the certificate, which others can check without this library.
+
+        The proof has the weights, the dual variables, the cost of each row, a digest of the data,
+        and bounds on both objectives. ``dualsweep-check PROOF DATA``, a single file of Python's
+        standard library, compares it with the data in svmlight text. See docs/proofs.md.
+
+        Parameters
+        ----------
+        path : str or Path
+            Where to write; the file appears complete or not at all. A link is followed.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
+            The rows the model was trained on.
+        y : array-like of shape (n_samples,), default=None
+            Their labels, or targets. None is for stores, and means the labels in the store. Labels
+            that are no numbers count as their places in ascending order, from 0 on.
+        sample_weight : array-like of shape (n_samples,), default=None
+            The weights it was trained with.
+        force : bool, default=False
+            Whether to replace a file that exists.
+
+        Returns
+        -------
+        Certificate
+            What is proven, computed anew from the model and X. For other rows, labels or weights
+            than those of the training it is true too, but worse.
+        """
+        return save_proof(self, path, X, y, sample_weight, force)
 
     def _settings(self) -> Settings:
         """Return what is to be trained; draws from `random_state`."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn import config_context, get_config
@@ -33,6 +34,9 @@ from ._on_host import OnHost
 from ._search import search
 from ._validation import check_Cs, check_data
 from .certified import CertifiedModel
+
+if TYPE_CHECKING:
+    from ._certificate import Certificate
 
 __all__ = ["SearchingC"]
 
@@ -206,6 +210,39 @@ class SearchingC:
             ConvergenceWarning,
             stacklevel=4,
         )
+
+    def save_proof(
+        self,
+        path: str | Path,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        force: bool = False,
+    ) -> Certificate:
+        """Write a proof of the certificate of `best_estimator_`; see `LinearSVC.save_proof`.
+
+        Parameters
+        ----------
+        path : str or Path
+            Where to write; the file appears complete or not at all. A link is followed.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
+            The rows the model was trained on.
+        y : array-like of shape (n_samples,), default=None
+            Their labels, or targets. None is for stores, and means the labels in the store.
+        sample_weight : array-like of shape (n_samples,), default=None
+            The weights it was trained with.
+        force : bool, default=False
+            Whether to replace a file that exists.
+
+        Returns
+        -------
+        Certificate
+            What is proven.
+        """
+        check_is_fitted(self)
+        given: Certificate = self.best_estimator_.save_proof(path, X, y, sample_weight, force=force)
+        return given
 
     def score(self, X: Any, y: Any, **score_params: Any) -> float:
         """Return the score of the model by `scoring`.

@@ -56,9 +56,9 @@ LOSSES, SPREAD, SHARES, SEEN, LENGTHS, DRIFT, CALLS = range(7)
 N_TOTALS = 7
 
 # The arithmetic of a share with a diagonal, in parts of ``|s| + kink`` and of ``D |a|``. With b the
-# best dual variable, the second factor of the share ``(b - a) (s - kink - D (a + b) / 2)`` is off by
-# at most ``EPS (9/4 |s| + kink + 5/4 D |a|)``, and their product by as much again. A slack that
-# moves by twice that changes the share by more.
+# best dual variable, the second factor of ``(b - a) (s - kink - D (a + b) / 2)`` is off by at most
+# ``EPS (9/4 |s| + kink + 5/4 D |a|)``, and the product by as much again. A slack that moves by
+# twice that changes the share by more.
 OF_SLACK, OF_DUAL = 11.0 * EPS, 4.0 * EPS
 
 # An objective is off by so many EPS besides what rows say: products, sums, the square of w.

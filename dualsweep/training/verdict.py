@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..problems.result import relative
+from ..kernels.certificate import relative
 
 __all__ = ["shortfall"]
 

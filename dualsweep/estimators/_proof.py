@@ -1,0 +1,239 @@
+"""Proofs of models that others can check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import fsum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._host import to_host
+from ..io._files import check_target
+from ..io.proof import ProvenProblem, write_proof
+from ..kernels.certificate import relative
+from ..problems.labels import encode_labels, row_costs
+from ..problems.losses import LOSSES, REGRESSION_LOSSES, loss_numbers
+from ..solvers.blocks import Blocks
+from ..training import Settings
+from ..training.claims import (
+    Duals,
+    Statement,
+    Vectors,
+    binary_duals,
+    bounds_of,
+    digest,
+    joint_duals,
+)
+from ..training.regression import as_targets, costs_of_rows
+from ._device import space_of
+from ._validation import check_store_labels, check_weights
+
+if TYPE_CHECKING:
+    from ._certificate import Certificate
+
+__all__ = ["prove", "save_proof"]
+
+
+def save_proof(
+    model: Any, path: str | Path, X: Any, y: Any, sample_weight: Any, force: bool
+) -> Certificate:
+    """Write the proof of a fitted model; see `CertifiedModel.save_proof`."""
+    from ._certificate import Certificate  # which imports this module
+
+    check_is_fitted(model)
+    name = type(model).__name__
+    if not hasattr(model, "dual_coef_"):
+        raise ValueError(
+            f"This {name} has no dual variables, so it proves nothing by itself. "
+            "certify(model, X, y, proof=path) looks for some, and writes a proof with them."
+        )
+    first = X
+    while isinstance(first, list | tuple) and first:
+        first = first[0]
+    if hasattr(first, "__dask_graph__"):
+        raise TypeError(
+            f"A proof takes rows in memory or a store, but X is a {type(X).__name__} of Dask. Pass "
+            "what its compute() returns."
+        )
+    check_target(Path(path), force=force)
+    if space_of(X) is not None:
+        X, y, sample_weight = to_host(X), to_host(y), to_host(sample_weight)
+    X, y, weight = _checked(model, X, y, sample_weight)
+    duals = sp.csr_array(to_host(model.dual_coef_))
+    if duals.shape[1] != X.shape[0]:
+        raise ValueError(
+            f"The model was trained on {duals.shape[1]} rows, but X has {X.shape[0]}. Pass the "
+            "rows it was trained on, or use certify(model, X, y, proof=path)."
+        )
+    bounds = prove(path, model, model._settings(), X, y, weight, duals, force=force)
+    primal, dual = zip(*bounds, strict=True)
+    gaps = [relative(_up(upper - lower), upper) for upper, lower in bounds]
+    return Certificate(
+        primal=_up(fsum(primal)), dual=-_up(-fsum(dual)), relative_gap=_up(max(gaps)), n_iter=0
+    )
+
+
+def _up(x: float) -> float:
+    return float(np.nextafter(x, np.inf))
+
+
+def prove(
+    path: str | Path,
+    model: Any,
+    settings: Settings,
+    X: Any,
+    y: Any,
+    weight: Any,
+    duals: Any,
+    *,
+    force: bool,
+) -> list[tuple[float, float]]:
+    """Write the proof of a model by signed dual variables; return the bounds of each problem.
+
+    X and y are checked; the labels of blocks are their own where y is None.
+    """
+    if y is None:
+        y = np.concatenate([X.read_labels(b) for b in range(len(X.block_bytes))])
+    problem, classes, labels = _statement(settings, X, y, weight)
+    if classes is not None and not np.array_equal(classes, to_host(model.classes_)):
+        raise ValueError("The classes of y are not those of the model.")
+    vectors = _weights(model, problem.X.shape[1])
+    if duals.shape[0] != len(vectors.intercept):
+        raise ValueError(
+            f"The model has {len(vectors.intercept)} rows of weights, but {duals.shape[0]} of dual "
+            "variables."
+        )
+    if not settings.fit_intercept and vectors.intercept.any():
+        raise ValueError("The model has an intercept_ that is not 0, but fit_intercept=False.")
+    intercept = f"penalized {float(settings.bias)!r}" if settings.fit_intercept else "none"
+    about = {
+        "formulation": problem.joint or ("regression" if classes is None else "one_versus_rest"),
+        "loss": "hinge" if problem.joint else settings.loss,
+        "epsilon": repr(float(settings.epsilon)),
+        "intercept": "free" if settings.free_intercept else intercept,
+        "classes": " ".join(map(repr, _numbers_of(classes, y))),
+        "precision": "32" if _dtype(X) == np.float32 else "64",
+        "rows": str(X.shape[0]),
+        "features": str(X.shape[1]),
+        "data": digest(X, labels),
+    }
+    found: list[tuple[float, float]] = []
+
+    def proven() -> Iterator[ProvenProblem]:
+        for one in _problems(problem, settings, vectors, duals, classes):
+            found.append((one.primal, one.dual))
+            yield one
+
+    write_proof(Path(path), about, float(settings.C), problem.cost, proven(), force=force)
+    return found
+
+
+def _checked(model: Any, X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
+    """Return X, y and weights as they are trained on, if the model can have been."""
+    regression = model.loss in REGRESSION_LOSSES
+    if isinstance(X, Blocks):
+        if X.shape[1] != model.n_features_in_:
+            raise ValueError(
+                f"The store has {X.shape[1]} features, but the model {model.n_features_in_}."
+            )
+        y = check_store_labels(X, y, regression)
+    else:
+        X, y = validate_data(
+            model,
+            X,
+            y,
+            reset=False,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            order="C",
+            y_numeric=regression,
+        )
+    return X, y, check_weights(weight, X)
+
+
+def _statement(settings: Settings, X: Any, y: Any, weight: Any) -> tuple[Statement, Any, Any]:
+    """Return the problem, its classes (None for regression) and the labels as numbers."""
+    bias = 0.0 if settings.free_intercept else float(settings.bias)
+    if settings.loss in REGRESSION_LOSSES:
+        target = as_targets(y)
+        cost = costs_of_rows(settings, len(target), weight)
+        loss = loss_numbers(settings.loss, settings.epsilon)
+        return Statement(X, None, target, cost, loss, None, bias, 1), None, target
+    classes, codes = encode_labels(y, weight)
+    cost = row_costs(settings.C, settings.class_weight, classes, codes, weight)
+    joint = None if settings.multi_class == "ovr" else settings.multi_class
+    loss = LOSSES["hinge"] if joint else LOSSES[settings.loss]
+    labels = np.array(_numbers_of(y, y))
+    n_vectors = len(classes) if joint else 1
+    return Statement(X, codes, None, cost, loss, joint, bias, n_vectors), classes, labels
+
+
+def _numbers_of(labels: Any, y: Any) -> list[float]:
+    """Return labels as numbers: what is no number, by its place among the values of y."""
+    if labels is None:
+        return []
+    if y.dtype.kind not in "fiub":
+        labels = np.searchsorted(np.unique(y), labels)
+    numbers = labels.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # 2^63 is no int64
+        same = numbers.astype(labels.dtype) == labels
+    if not same.all():
+        raise ValueError(
+            "A proof has labels that float64 has, as svmlight text does, but y has integers beyond "
+            "2^53. Use smaller ones."
+        )
+    return [float(x) for x in (numbers + 0.0).tolist()]
+
+
+def _problems(
+    problem: Statement, settings: Settings, vectors: Vectors, duals: Any, classes: Any
+) -> Iterator[ProvenProblem]:
+    """Yield the problems of a training with their bounds, one after the other."""
+    if problem.joint:
+        coef, intercept = vectors
+        if len(coef) == 1:  # of all with this difference, those of the smallest norm
+            coef = np.concatenate([-0.5 * coef, 0.5 * coef])
+            intercept = np.concatenate([-0.5 * intercept, 0.5 * intercept])
+        found = joint_duals(duals, problem.codes, problem.cost, problem.joint)
+        vectors = Vectors(coef, intercept)
+        bounds = bounds_of(problem, None, vectors, found)
+        parts = [
+            (found.rows[found.columns == m], found.values[found.columns == m])
+            for m in range(len(coef))
+        ]
+        yield ProvenProblem(0, *bounds, *vectors, parts)
+        return
+    numbers = [0] if classes is None else [1] if len(classes) == 2 else range(len(classes))
+    for p, number in enumerate(numbers):
+        sign = np.ones(problem.n_rows)
+        if classes is not None:
+            sign[problem.codes != number] = -1.0
+        alpha = duals[[p]].toarray()[0] * sign
+        free = settings.free_intercept
+        alpha = binary_duals(alpha, sign, problem.cost, problem.loss, free)
+        rows = np.flatnonzero(alpha)
+        found = Duals(rows, np.zeros(len(rows), np.int64), alpha[rows])
+        own = Vectors(vectors.coef[[p]], vectors.intercept[[p]])
+        bounds = bounds_of(problem, sign, own, found)
+        yield ProvenProblem(number, *bounds, *own, [(rows, alpha[rows])])
+
+
+def _weights(model: Any, n_features: int) -> Vectors:
+    """Return the weights of a model as they are, a row for each vector, and the intercepts."""
+    coef = model.coef_.toarray() if sp.issparse(model.coef_) else to_host(model.coef_)
+    coef = np.atleast_2d(np.asarray(coef)).astype(np.float64, copy=False)
+    intercept = np.asarray(to_host(model.intercept_), dtype=np.float64)
+    intercept = np.broadcast_to(intercept, len(coef))
+    if coef.shape[1] != n_features:
+        raise ValueError(f"X has {n_features} features, but the model {coef.shape[1]}.")
+    if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
+        raise ValueError("coef_ or intercept_ of the model has NaN or infinity.")
+    return Vectors(coef, intercept)
+
+
+def _dtype(X: Any) -> Any:
+    return X.read(0)[0].dtype if isinstance(X, Blocks) else X.dtype

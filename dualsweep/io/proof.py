@@ -1,0 +1,78 @@
+"""Proofs in files: text that somebody else's program can check; see docs/proofs.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from ._files import atomic_file
+
+__all__ = ["ProvenProblem", "write_proof"]
+
+FORMAT = 1
+LINES = 1 << 16  # that are made at a time
+
+
+class ProvenProblem(NamedTuple):
+    """A problem, what is claimed of it, and what that follows from."""
+
+    number: int  # of the class that is against the rest, else 0
+    primal: float
+    dual: float
+    coef: Any  # a row of weights for each vector
+    intercept: Any
+    duals: list[tuple[Any, Any]]  # rows and values of each vector
+
+
+def write_proof(
+    path: Path,
+    about: dict[str, str],
+    C: float,
+    cost: Any,
+    problems: Iterable[ProvenProblem],
+    *,
+    force: bool,
+) -> None:
+    """Write a proof, which appears complete or not at all.
+
+    The problems are taken one by one, so that they need not be in memory together.
+    """
+    with atomic_file(path, force=force) as file:
+        _line(file, "dualsweep-proof", FORMAT)
+        for name, words in about.items():
+            _line(file, name, *([words] if words else []))
+        _line(file, "C", repr(C))
+        other = np.flatnonzero(cost != C)
+        _section(file, "costs", other, cost[other])
+        for problem in problems:
+            _line(file, "problem", problem.number)
+            _line(file, "primal", repr(problem.primal))
+            _line(file, "dual", repr(problem.dual))
+            vectors = zip(problem.coef, problem.intercept.tolist(), problem.duals, strict=True)
+            for m, (w, b, duals) in enumerate(vectors):
+                _line(file, "vector", m)
+                _line(file, "intercept", repr(b))
+                columns = np.flatnonzero(w)
+                _section(file, "weights", columns, w[columns])
+                _section(file, "duals", *duals)
+        _line(file, "end")
+
+
+def _line(file: IO[bytes], *words: Any) -> None:
+    file.write(" ".join(map(str, words)).encode("ascii") + b"\n")
+
+
+def _section(file: IO[bytes], name: str, places: Any, values: Any) -> None:
+    _line(file, name, len(places))
+    for lines in _lines(places, values):
+        file.write(lines.encode("ascii"))
+
+
+def _lines(places: Any, values: Any) -> Iterator[str]:
+    for start in range(0, len(places), LINES):
+        part = slice(start, start + LINES)
+        pairs = zip(places[part].tolist(), values[part].tolist(), strict=True)
+        yield "".join([f"{place} {value!r}\n" for place, value in pairs])

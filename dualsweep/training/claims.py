@@ -1,0 +1,317 @@
+"""What a proof claims of a model: bounds on both objectives that hold in exact arithmetic.
+
+The weights and dual variables of a proof are numbers as they are, wherever they come from. So are
+the bounds: nothing is taken over from a certificate. Slacks and weighted sums of rows are computed
+in twice the precision of floats, and everything else is rounded outwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from hashlib import sha256
+from math import frexp, fsum
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..kernels.loss import Loss, bounds
+from ..kernels.products import PRODUCT_ERROR, add_responses, add_weighted_rows
+from ..solvers.blocks import Blocks
+
+__all__ = ["Duals", "Statement", "Vectors", "binary_duals", "bounds_of", "digest", "joint_duals"]
+
+PIECE = 1 << 20  # entries, and numbers per row and class, that are looked at together
+
+# Twice `PRODUCT_ERROR`: the other half is for the few operations on its results.
+ERROR = 2.0 * PRODUCT_ERROR
+
+# Sums of the dual variables of a row that are this near to its cost are compared exactly.
+NEARLY = 1.0 - 1e-9
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A problem as a proof states it, but for the numbers of `Settings`."""
+
+    X: Any  # rows in memory, or blocks
+    codes: Any  # number of each row's class; of regression None
+    target: Any  # of regression; of classes None
+    cost: Any
+    loss: Loss
+    joint: str | None  # crammer_singer or weston_watkins
+    bias: float  # 0 if there is no penalised intercept
+    n_vectors: int  # of weights
+
+    @property
+    def n_rows(self) -> int:
+        """Rows, with and without a cost."""
+        return len(self.cost)
+
+
+class Vectors(NamedTuple):
+    """Weights of a problem, a row for each vector, and their intercepts."""
+
+    coef: Any
+    intercept: Any
+
+
+class Duals(NamedTuple):
+    """The dual variables of a problem that are not 0, by row and then by vector."""
+
+    rows: Any
+    columns: Any
+    values: Any
+
+
+def digest(X: Any, labels: Any) -> str:
+    """Return the SHA-256 of rows and labels, as docs/proofs.md describes it."""
+    found = sha256(np.array(X.shape, "<i8").tobytes())
+    record = np.dtype([("number", "<i8"), ("value", "<f8")])
+    for start, piece in _pieces(X, 1):
+        n = piece.shape[0]
+        out = np.empty(n + piece.nnz, record)
+        heads = piece.indptr[:-1] + np.arange(n)
+        entries = np.ones(len(out), bool)
+        entries[heads] = False
+        out["number"][heads] = np.diff(piece.indptr)
+        out["value"][heads] = labels[start : start + n] + 0.0  # no -0
+        out["number"][entries], out["value"][entries] = piece.indices, piece.data
+        found.update(out.tobytes())
+    return found.hexdigest()
+
+
+def binary_duals(alpha: Any, sign: Any, cost: Any, loss: Loss, free: bool) -> Any:
+    """Return feasible dual variables near others, of a problem of one vector.
+
+    With a free intercept ``sum_i sign_i a_i`` is exactly 0: dual variables become multiples of a
+    power of two, and the largest ones on the side that has more make up for the difference.
+    """
+    used, feasible = np.flatnonzero(cost > 0), np.zeros(len(cost))
+    lower, upper, _ = bounds(loss, cost[used])
+    feasible[used] = np.clip(alpha[used], lower, upper)
+    if not (free and feasible.any()):
+        return feasible
+    unit = max(frexp(np.abs(feasible).max())[1] - 53, -1074)
+    numbers = np.trunc(np.ldexp(feasible, -unit)).astype(np.int64)
+    signed = numbers * sign.astype(np.int64)
+    excess = sum(signed.tolist())
+    side = np.flatnonzero(signed > 0 if excess > 0 else signed < 0)
+    for i in side[np.argsort(-np.abs(numbers[side]), kind="stable")].tolist():
+        part = min(abs(excess), abs(int(numbers[i])))
+        if part == 0:
+            break
+        numbers[i] -= part if numbers[i] > 0 else -part
+        excess -= part if excess > 0 else -part
+    return np.ldexp(numbers.astype(np.float64), unit)
+
+
+def joint_duals(signed: Any, codes: Any, cost: Any, joint: str) -> Duals:
+    """Return feasible dual variables near signed ones of a model, all classes at once."""
+    if signed.shape[0] == 1:
+        found = signed.tocoo()
+        rows, columns = found.col, 1 - codes[found.col]
+        values = 0.5 * np.abs(found.data)
+    else:
+        found = signed.tocoo()
+        chosen = found.data < 0
+        rows, columns, values = found.col[chosen], found.row[chosen], -found.data[chosen]
+    values = np.minimum(values, cost[rows])
+    kept = np.flatnonzero((values > 0) & (columns != codes[rows]))
+    kept = kept[np.lexsort((columns[kept], rows[kept]))]
+    rows, columns, values = rows[kept], columns[kept], values[kept]
+    if joint == "crammer_singer":
+        total = np.bincount(rows, values, minlength=len(cost))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            values *= np.where(total > cost, cost / total, 1.0)[rows]
+        starts = np.searchsorted(rows, np.arange(len(cost) + 1))
+        near = (total > NEARLY * cost) & (np.diff(starts) > 1)
+        for i in np.flatnonzero(near).tolist():
+            part = slice(starts[i], starts[i + 1])
+            values[part] = _within(values[part].tolist(), float(cost[i]))
+    return Duals(rows.astype(np.int64), columns.astype(np.int64), values)
+
+
+def _within(values: list[float], cost: float) -> list[float]:
+    """Return values that add up to at most `cost` exactly: the largest is made smaller."""
+    while (excess := fsum([*values, -cost])) > 0.0:
+        largest = values.index(max(values))
+        values[largest] = max(float(np.nextafter(values[largest] - excess, 0.0)), 0.0)
+    return values
+
+
+def bounds_of(problem: Statement, sign: Any, vectors: Vectors, duals: Duals) -> tuple[float, float]:
+    """Return an upper bound on the objective, and a lower bound on the dual objective.
+
+    `sign` is 1 or -1 for each row, or None if all classes are trained at once. ValueError if one
+    of them is beyond float64.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            losses, sums = _scan(problem, sign, vectors, duals)
+            primal = _half_square(np.abs(vectors.coef)) + _above(losses)
+            if problem.bias:
+                squares = sum(Fraction(b) ** 2 for b in vectors.intercept.tolist())
+                primal += squares / (2 * Fraction(problem.bias) ** 2)
+            dual = _linear(problem, duals) - _half_square(sums)
+            dual -= _of_constant(problem, sign, duals)
+        return _rounded(primal, np.inf), _rounded(dual, -np.inf)
+    except (OverflowError, ValueError) as error:  # of fsum and Fraction: infinity or NaN
+        raise ValueError(
+            "The objectives are beyond what float64 can hold, so there is nothing to prove. Scale "
+            "the features, or use smaller C and sample_weight."
+        ) from error
+
+
+def _scan(problem: Statement, sign: Any, vectors: Vectors, duals: Duals) -> tuple[list[float], Any]:
+    """Return what rows lose at most, and the size of weighted sums of rows at most."""
+    n_features, k = problem.X.shape[1], problem.n_vectors
+    w, values = np.ascontiguousarray(vectors.coef.T), duals.values
+    if problem.joint is None:
+        values = values * sign[duals.rows]
+    sums = np.zeros((3, n_features, k))
+    losses: list[float] = []
+    for start, piece in _pieces(problem.X, k):
+        rows = slice(start, start + piece.shape[0])
+        arrays = piece.data, piece.indices.astype(np.int64), piece.indptr.astype(np.int64)
+        scores = np.zeros((3, piece.shape[0], k))
+        scores[0] = vectors.intercept
+        add_responses(*arrays, w, *scores)
+        cost = problem.cost[rows]
+        if problem.joint is None:
+            share = _lost(problem, rows, sign[rows], scores[:, :, 0])
+            own = np.full(len(cost), -1)
+        else:
+            own = problem.codes[rows]
+            share = _lost_to_others(problem.joint, own, scores)
+        used = cost > 0
+        losses += np.nextafter(cost[used] * share[used], np.inf).tolist()
+        starts = np.searchsorted(duals.rows, np.arange(start, rows.stop + 1))
+        add_weighted_rows(*arrays, starts, duals.columns, values, own, *sums)
+    return losses, np.abs(sums[0] + sums[1]) * (1.0 + ERROR) + ERROR * sums[2]
+
+
+def _lost(problem: Statement, rows: slice, sign: Any, scores: Any) -> Any:
+    """Return the losses of rows at cost 1, or a little more."""
+    target = np.ones(len(sign)) if problem.target is None else problem.target[rows]
+    slack, rest = _two_sum(target, -sign * scores[0])
+    rest -= sign * scores[1]
+    slack += rest
+    error = ERROR * (scores[2] + np.abs(rest) + np.abs(slack))
+    loss = problem.loss
+    size = slack if loss.lower == 0.0 else np.abs(slack)
+    size = np.nextafter(np.nextafter(size + error, np.inf) - loss.kink, np.inf)
+    size = np.maximum(size, 0.0)
+    return np.nextafter(size * size, np.inf) if loss.diag else size
+
+
+def _lost_to_others(joint: str, own: Any, scores: Any) -> Any:
+    """Return the losses of rows at cost 1, or a little more, all classes at once."""
+    places = np.arange(len(own)), own
+    high, low, error = scores
+    t, rest = _two_sum(high, -high[places][:, None])
+    t, more = _two_sum(t, 1.0)
+    parts = [rest, more, low, -low[places][:, None]]
+    rest = sum(parts)
+    t = t + rest
+    sizes = sum(map(np.abs, parts)) + np.abs(t)
+    t += 2.0 * ERROR * (sizes + error + error[places][:, None])
+    t = np.maximum(np.nextafter(t, np.inf), 0.0)
+    t[places] = 0.0
+    if joint == "crammer_singer":
+        return t.max(axis=1)
+    return t.sum(axis=1) * (1.0 + ERROR * t.shape[1])
+
+
+def _linear(problem: Statement, duals: Duals) -> Fraction:
+    """Return a lower bound on the part of the dual objective that needs no rows."""
+    a, loss, cost = duals.values, problem.loss, problem.cost[duals.rows]
+    total = Fraction(0)
+    if problem.target is None:
+        total += Fraction(float(np.nextafter(fsum(a.tolist()), -np.inf)))
+    else:
+        target = problem.target[duals.rows]
+        sums, n = np.zeros((3, 1, 1)), len(a)
+        add_responses(target, np.arange(n), np.array([0, n]), a[:, None], *sums)
+        high, low, error = map(Fraction, sums[:, 0, 0].tolist())
+        total += high + low - Fraction(PRODUCT_ERROR) * error
+        total -= Fraction(loss.kink) * _above(np.abs(a).tolist())
+    if loss.diag and problem.joint is None:
+        quotients = np.nextafter(np.nextafter(a * a, np.inf) / cost, np.inf)
+        total -= _above(quotients.tolist()) * Fraction(loss.diag) / 2
+    return total
+
+
+def _of_constant(problem: Statement, sign: Any, duals: Duals) -> Fraction:
+    """Return what the constant feature takes from the dual objective, or a little more."""
+    if not problem.bias:
+        return Fraction(0)
+    rows, columns, values = duals
+    if problem.joint is None:
+        totals = [fsum((values * sign[rows]).tolist())]
+    else:
+        own = problem.codes[rows]
+        totals = [
+            fsum([*(-values[columns == m]).tolist(), *values[own == m].tolist()])
+            for m in range(problem.n_vectors)
+        ]
+    size = _half_square(np.nextafter(np.abs(totals), np.inf))
+    return Fraction(problem.bias) ** 2 * size
+
+
+def _half_square(sizes: Any) -> Fraction:
+    """Return half the sum of squares, or a little more."""
+    return _above(np.nextafter(sizes * sizes, np.inf)[sizes != 0.0].tolist()) / 2
+
+
+def _above(numbers: list[float]) -> Fraction:
+    """Return the sum of numbers that are not negative, or a little more."""
+    return Fraction(float(np.nextafter(fsum(numbers), np.inf))) if numbers else Fraction(0)
+
+
+def _rounded(value: Fraction, towards: float) -> float:
+    nearest = float(value)
+    past = nearest < value if towards > 0 else nearest > value
+    rounded = float(np.nextafter(nearest, towards)) if past else nearest
+    if not np.isfinite(rounded):
+        raise OverflowError
+    return rounded
+
+
+def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """Return the sum, and by how much it is rounded."""
+    total = a + b
+    added = total - a
+    return total, (a - (total - added)) + (b - added)
+
+
+def _pieces(X: Any, width: int) -> Iterator[tuple[int, sp.csr_array]]:
+    """Yield some rows after the other in float64, without zeros, and the number of the first.
+
+    Entries that are there twice are summed up as training sums them up.
+    """
+    if isinstance(X, Blocks):
+        for b in range(len(X.block_bytes)):
+            block = X.read(b)[0]
+            for start, piece in _pieces(block, width):
+                yield int(X.starts[b]) + start, piece
+        return
+    n, start = X.shape[0], 0
+    most = max(PIECE // width, 1)
+    indptr = X.indptr.astype(np.int64) if sp.issparse(X) else np.arange(n + 1) * X.shape[1]
+    while start < n:
+        stop = int(np.searchsorted(indptr, indptr[start] + PIECE, "right")) - 1
+        stop = min(max(stop, start + 1), start + most, n)
+        if sp.issparse(X):
+            part = slice(indptr[start], indptr[stop])
+            arrays = X.data[part].copy(), X.indices[part].copy()
+            starts = indptr[start : stop + 1] - indptr[start]
+            piece = sp.csr_array((*arrays, starts), shape=(stop - start, X.shape[1]))
+            piece.sum_duplicates()
+            piece.eliminate_zeros()
+        else:
+            piece = sp.csr_array(X[start:stop])
+        yield start, piece.astype(np.float64)
+        start = stop
