@@ -2,45 +2,32 @@
 
 A sum is ``high + low``. It is off the exact one by at most ``PRODUCT_ERROR * error``, for all data:
 each addition is exact but for the rounding of what goes into `low`, whose sizes `error` adds up
-(two-product and two-sum: Ogita, Rump and Oishi, 2005, Accurate sum and dot product). Numbers beyond
-1e290 give NaN.
+(two-product and two-sum: Ogita, Rump and Oishi, 2005, Accurate sum and dot product). Numbers that
+overflow give NaN.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from .._jit import jit, jit_inline
+from .._jit import fused, jit, jit_inline
+from ..rows.compensated import two_sum
 
 __all__ = ["PRODUCT_ERROR", "add_responses", "add_weighted_rows"]
 
 # Twice the unit roundoff: the other half is for the rounding of `error` itself.
 PRODUCT_ERROR = 2.0**-52
 
-SPLIT = 2.0**27 + 1.0
-
 # Products below this may lose more than they should, by underflow: at most 8 * 2^-1074 each.
 SMALL, UNDERFLOW = 1e-270, 2.0**-1019
-
-
-@jit_inline
-def _upper_half(x: float) -> float:
-    t = SPLIT * x
-    return t - (t - x)
 
 
 @jit_inline
 def _add_product(x: float, f: float, i: int, k: int, high: Any, low: Any, error: Any) -> None:
     """Add ``x f`` to the sum in place (i, k)."""
     product = x * f
-    x1, f1 = _upper_half(x), _upper_half(f)
-    x2, f2 = x - x1, f - f1
-    rest = x2 * f2 - (((product - x1 * f1) - x2 * f1) - x1 * f2)
-    before = high[i, k]
-    total = before + product
-    added = total - before
-    rest += (before - (total - added)) + (product - added)
-    high[i, k] = total
+    high[i, k], rest = two_sum(high[i, k], product)
+    rest += fused(x, f, -product)
     low[i, k] += rest
     error[i, k] += abs(rest) + abs(low[i, k])
     if abs(product) < SMALL:
