@@ -61,8 +61,8 @@ N_TOTALS = 7
 # twice that changes the share by more.
 OF_SLACK, OF_DUAL = 11.0 * EPS, 4.0 * EPS
 
-# An objective is off by so many EPS besides what rows say: products, sums, the square of w. Sums are
-# compensated, and what is left of their errors over n rows is below ``(n EPS)^2``.
+# An objective is off by so many EPS besides what rows say: products, sums, the square of w. Sums
+# are compensated, and what is left of their errors over n rows is below ``(n EPS)^2``.
 OF_OBJECTIVE = 8
 
 # What underflow can take from an objective or a gap, of any number of rows.

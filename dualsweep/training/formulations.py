@@ -164,9 +164,10 @@ class PerClass(Formulation):
     def fill_in(self, results: list[Result], costs: Any, n_rows: int) -> None:
         """Let classes that were not begun score as often as they come up, in place.
 
-        `costs` are those of the classes, summed over their rows, of which there are `n_rows`. A score s for every row, of the
-        constant feature alone, has the least squared loss where it is the mean label, shrunk. (The
-        score of no weights, 0, would be above those of nearly all classes that have been trained.)
+        `costs` are those of the classes, summed over their rows, of which there are `n_rows`. A
+        score s for every row, of the constant feature alone, has the least squared loss where it is
+        the mean label, shrunk. (The score of no weights, 0, would be above those of nearly all
+        classes that have been trained.)
         """
         for p in self.not_begun(results) if self.bias else ():
             positive = costs[self.positives[p]]
