@@ -170,7 +170,7 @@ class _Run:
         self.norm = xp.sqrt(sqnorm + rows.n_weights * SMALLEST)
         self.n_members = int(xp.sum(xp.astype(terms.cost > 0, xp.int64)))
         self.w = self.space.zeros((rows.n_weights, terms.n_classes), xp.float64)
-        self.primal = self.space.numpy(terms.primal_at_zero()).copy()
+        self.primal = (1.0 + rows.n_rows * EPS) * self.space.numpy(terms.primal_at_zero())
         self.gap = self.primal.copy()
         self.dual = np.zeros(n)
         self.relative_gap = np.where(self.gap > 0.0, 1.0, 0.0)
