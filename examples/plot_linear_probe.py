@@ -52,7 +52,7 @@ for name, weights, biases in (
 ):
     scores = []
     for Z in embed(X[~known], weights, biases):
-        probe = LinearSVCCV(Cs=[0.01, 0.1, 1.0, 10.0], cv=folds, random_state=0)
+        probe = LinearSVCCV(cv=folds, random_state=0)
         probe.fit(Z, y[~known])
         best = probe.mean_score_.argmax()
         scores.append((probe.mean_score_[best], probe.std_error_[best]))

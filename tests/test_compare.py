@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import os
-import signal
-import threading
-import time
 
 import numpy as np
 import pandas
 import pytest
 import scipy.sparse as sp
+from moments import Interrupt
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import scale
@@ -164,21 +161,13 @@ def test_gaps_above_tol_are_warned_about():
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_interrupt(n_jobs):
+def test_interrupt(monkeypatch, n_jobs):
     X, y = load_digits(return_X_y=True)
     X = X / 16
-    sent = []
-
-    def interrupt():
-        time.sleep(0.5)
-        sent.append(time.perf_counter())
-        os.kill(os.getpid(), signal.SIGINT)
-
-    compare_multiclass(X, y, Cs=1, n_repeats=2, tol=0.5, solver="sweep")  # compiled before
-    threading.Thread(target=interrupt).start()
+    interrupt = Interrupt(monkeypatch, epoch=30)
     with pytest.raises(KeyboardInterrupt):
         compare_multiclass(X, y, tol=1e-13, max_iter=10**9, solver="sweep", n_jobs=n_jobs)
-    assert time.perf_counter() - sent[0] < 3
+    assert interrupt.epochs_after <= 2 * n_jobs
 
 
 def test_progress_on_request(capfd, iris):

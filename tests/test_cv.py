@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 import time
 from concurrent.futures import Future
 from threading import Event
@@ -13,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn
+from moments import Interrupt
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
@@ -668,37 +666,24 @@ def test_warnings_say_where_the_search_fell_short(digits):
     assert f"relative duality gap {model.relative_gap_:.1e}" in str(caught[1].message)
 
 
-def interrupt_soon():
-    """Send Ctrl-C in half a second; return a list that the time of it will be in."""
-    sent = []
-
-    def interrupt():
-        time.sleep(0.5)
-        sent.append(time.perf_counter())
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt).start()
-    return sent
-
-
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_interrupted_search(digits, n_jobs):
+def test_interrupted_search(monkeypatch, digits, n_jobs):
     X, y = digits
     model = LinearSVCCV(Cs=[1e5, 1e6], solver="sweep", tol=1e-13, max_iter=10**9, n_jobs=n_jobs)
-    LinearSVCCV(Cs=1, solver="sweep").fit(X, y)  # compiled before the clock runs
-    sent = interrupt_soon()
+    interrupt = Interrupt(monkeypatch, epoch=30)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
-    assert time.perf_counter() - sent[0] < 2
+    assert interrupt.epochs_after <= 2 * n_jobs
     assert not hasattr(model, "coef_")
 
 
 def test_interrupt_after_the_search_leaves_a_model(monkeypatch, digits):
     X, y = digits
+    interrupt = Interrupt(monkeypatch)
     train = searching.train
 
     def spy(*args, **options):
-        interrupt_soon()
+        interrupt.at = interrupt.epochs + 5  # the search is over
         return train(*args, **options)
 
     monkeypatch.setattr(searching, "train", spy)

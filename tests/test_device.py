@@ -268,6 +268,17 @@ def phi(it, w):
     return value - (it.rho * (b - it.anchor) ** 2).sum() / 2
 
 
+@pytest.mark.parametrize("layout", [DenseRows, SparseRows])
+def test_columns_are_summed_up(monkeypatch, layout):
+    """In several parts, each row as often as it weighs, zeros not counted, nor the bias."""
+    monkeypatch.setattr("dualsweep.device.rows.HOST_SLICE", 12)
+    rng = np.random.default_rng(0)
+    X, weight = rng.normal(size=(15, 3)) * (rng.random((15, 3)) < 0.6), rng.uniform(0, 2, 15)
+    rows = layout(ON_HOST, sp.csr_array(X) if layout is SparseRows else X, 1.5)
+    assert len(rows.parts(1)) > 2
+    np.testing.assert_allclose(rows.columns(weight), [weight @ X**2, weight @ (X != 0)])
+
+
 @pytest.mark.parametrize("kind", NAMES)
 @pytest.mark.parametrize("layout", [DenseRows, SparseRows])
 def test_the_gradient_and_hessian_are_those_of_the_inner_problem(kind, layout):

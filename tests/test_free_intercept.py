@@ -378,14 +378,21 @@ def test_a_constant_that_cannot_be_squared_is_refused(rows, kind, intercept, sca
         kind(intercept=intercept, intercept_scaling=scaling).fit(*rows[:2])
 
 
-def test_an_intercept_that_overflows_says_so(rows):
+@pytest.mark.parametrize("scale", [1e-140, 1e140])
+def test_targets_of_any_scale_are_learnt(rows, scale):
+    """With the costs of the epsilon-insensitive loss, the problem is the same in other units."""
+    X, y = rows[0], rows[2]
+    model = LinearSVR(intercept="free", C=1e-3, tol=1e-5).fit(X, y)
+    scaled = LinearSVR(intercept="free", C=1e-3 * scale, tol=1e-5).fit(X, scale * y)
+    assert scaled.primal_objective_ == pytest.approx(scale**2 * model.primal_objective_, rel=2e-5)
+
+
+def test_an_objective_that_overflows_says_so(rows):
     """X is as it was."""
-    X, y = rows[0], rows[1] * 1e300
-    with (
-        np.errstate(over="ignore"),
-        pytest.raises(ValueError, match=r"beyond float64 .* Scale X and the targets"),
-    ):
-        LinearSVR(intercept="free").fit(X, y)
+    X, y = rows[0], rows[1]
+    problem = naive.library_problem(X, y, 1e308, "hinge")
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match=r"beyond float64 .* Scale X"):
+        solve(problem)
 
 
 def test_an_x_that_became_nan_is_said_to_have_changed(rows):

@@ -188,7 +188,7 @@ def judged(plain, with_it):
 
 
 def test_momentum_that_leaves_no_gap_is_kept():
-    assert judged([1.0, 0.9, 0.8, 0.7], 40 * [0.0])[0]
+    assert judged([1.0, 0.9, 0.8, 0.7], 128 * [0.0])[0]
 
 
 def test_momentum_is_judged_by_what_sweeps_did_without_it():

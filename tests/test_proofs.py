@@ -808,6 +808,6 @@ def test_models_in_files_are_proven_on_the_command_line(tmp_path, monkeypatch):
     for own in ("model.npz", "./data.svm", "link.svm"):
         result = CliRunner().invoke(app, [*arguments[:-1], own, "--force"])
         assert result.exit_code == 2
-        assert "is read by this command" in result.output
+        assert "choose another name" in result.output
     assert CliRunner().invoke(app, [*arguments, "--force"]).exit_code == 0
     assert Path("model.proof").read_bytes() == before

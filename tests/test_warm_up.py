@@ -1,6 +1,7 @@
 """What `dualsweep warm-up` has compiled is not compiled again, and the code for ONNX is right."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from sklearn.datasets import load_iris
-from test_cli import facts, run
+from test_cli import run
 
 PAGE = (Path(__file__).parent.parent / "docs/from-scikit-learn.md").read_text()
 
@@ -31,14 +32,58 @@ print(len(compiled))
 """
 
 
-def test_what_is_warm_is_not_compiled_again(tmp_path):
-    kinds = ["--layouts", "sparse", "--types", "float32"]
-    assert facts(run("warm-up", *kinds, "--json"))["compiled"] >= 0
-    for words in (["-c", CALLS], ["-m", "dualsweep", "warm-up", *kinds, "--json"]):
-        done = subprocess.run(
-            [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=True
-        )
-        assert done.stdout == "0\n" or json.loads(done.stdout)["compiled"] == 0
+# Fits of each kind that there is, and what compiled, as JSON.
+FITS = """
+import itertools, json, sys, warnings
+import numpy as np, scipy.sparse as sp
+from dualsweep import LinearSVC, LinearSVR, _jit
+from dualsweep.problems.losses import LOSSES, REGRESSION_LOSSES
+warnings.simplefilter("ignore")
+compiled, found = [], {}
+_jit.on_compilation.append(lambda: compiled.append(1))
+rng = np.random.default_rng(0)
+X, y = rng.normal(size=(120, 5)).astype(sys.argv[2]), np.arange(120) % 3
+rows = sp.csr_array(X) if sys.argv[1] == "sparse" else X
+intercepts = [{}, {"intercept": "free"}, {"fit_intercept": False}]
+kinds = [(LinearSVC, i | {"loss": loss}) for i in intercepts for loss in LOSSES]
+kinds += [(LinearSVR, i | {"loss": loss}) for i in intercepts for loss in REGRESSION_LOSSES]
+for method, i in itertools.product(("crammer_singer", "weston_watkins"), intercepts[::2]):
+    kinds.append((LinearSVC, i | {"multi_class": method, "loss": "hinge"}))
+for (kind, options), solver, C, tol in itertools.product(
+    kinds, ("auto", "sweep", "newton"), (0.01, 100.0), (1e-2, 1e-7)
+):
+    for target in (y, y > 0) if kind is LinearSVC else (X[:, 0] + 0.1 * y,):
+        model = kind(solver=solver, C=C, tol=tol, max_iter=200, random_state=0, **options)
+        model.fit(rows, target).predict(rows)
+        if compiled:
+            found[repr(model)] = len(compiled)
+        compiled.clear()
+print(json.dumps(found))
+"""
+
+
+def new_process(words, cache, folder):
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env=os.environ | {"NUMBA_CACHE_DIR": str(cache)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(("layout", "dtype"), [("sparse", "float32"), ("dense", "float64")])
+def test_what_is_warm_is_not_compiled_again(tmp_path, layout, dtype):
+    """From an empty cache: nothing that another test has compiled is there."""
+    kinds = ["-m", "dualsweep", "warm-up", "--layouts", layout, "--types", dtype, "--json"]
+    cache = tmp_path / "cache"
+    assert new_process(kinds, cache, tmp_path)["compiled"] > 0
+    assert new_process(["-c", FITS, layout, dtype], cache, tmp_path) == {}
+    if layout == "sparse":
+        assert new_process(["-c", CALLS], cache, tmp_path) == 0
+        assert new_process(kinds, cache, tmp_path)["compiled"] == 0
 
 
 def test_kinds_that_there_are_not():

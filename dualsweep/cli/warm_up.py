@@ -17,8 +17,10 @@ import typer
 
 from .._jit import on_compilation
 from ..io import load_data
-from ..problems.losses import loss_numbers
-from ..training import Context, Settings, TrainingSet, train
+from ..problems.losses import REGRESSION_LOSSES, loss_numbers
+from ..solvers.momentum import Momentum
+from ..solvers.run import certificate_of
+from ..training import Context, Settings, TrainingSet, train, training_set
 from ..training.claims import Duals, Statement, Vectors, bounds_of
 from ..training.formulations import FORMULATIONS
 from ._command import Command
@@ -28,6 +30,18 @@ __all__ = ["warm_up"]
 
 LAYOUTS = {"sparse": sp.csr_array, "dense": np.asarray}
 TYPES = {"float32": np.float32, "float64": np.float64}
+
+# What is trained of each layout and type, by the name it is shown by.
+LOSSES_APART = [{"loss": "hinge"}, {"loss": "squared_hinge"}]
+FREE = {"intercept": "free"}
+KINDS: dict[str, list[dict[str, Any]]] = {
+    method: LOSSES_APART if method == "ovr" else [{"loss": "hinge", "multi_class": method}]
+    for method in FORMULATIONS
+}
+KINDS["free intercept"] = [loss | FREE for loss in LOSSES_APART]
+KINDS["regression"] = [
+    {"loss": loss} | intercept for loss in REGRESSION_LOSSES for intercept in ({}, FREE)
+]
 
 
 def warm_up(
@@ -44,8 +58,9 @@ def warm_up(
 
     They are compiled when the first data of a kind come up, and kept on disk: in the package's own
     directory if it can be written, else in the user's cache, or where NUMBA_CACHE_DIR says. This
-    trains on a few generated rows of each kind, with each formulation and solver, which takes a
-    minute or two and nothing the next time. Rows of text are sparse float32.
+    trains on a few generated rows of each kind, with each formulation, intercept and solver, and
+    regression, which takes some two minutes and nothing the next time. Rows of text are sparse
+    float32.
 
     In a container image, run it where the package is installed. Kernels are compiled for the
     processor at hand, and compiled again on another kind: for an image that is to run anywhere, set
@@ -96,32 +111,46 @@ def _steps(layouts: list[str], types: list[str]) -> Iterator[tuple[str, Callable
     yield "reading text", _read_text
     yield "proofs", _prove
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(90, 6)) * 10.0 ** np.arange(-2, 4)  # badly scaled: momentum is of use
+    X = rng.normal(size=(90, 6)) * 10.0 ** np.arange(-2, 4)  # badly scaled: sweeps are slow
     for layout, dtype in product(layouts, types):
         rows = LAYOUTS[layout](X.astype(TYPES[dtype]))
-        for method in FORMULATIONS:
-            yield f"{layout} {dtype}, {method}", partial(_train, rows, method)
+        for kind, options in KINDS.items():
+            yield f"{layout} {dtype}, {kind}", partial(_train, rows, options)
+        yield f"{layout} {dtype}, momentum", partial(_move_centres, rows)
 
 
-def _train(X: Any, multi_class: str) -> None:
+def _train(X: Any, kinds: list[dict[str, Any]]) -> None:
     """Train by each solver, with weights of either precision (see `tol`), and from a solution."""
-    y = np.arange(X.shape[0]) % 3
     runs = [("sweep", "auto", 1e-3), ("sweep", "auto", 1e-9), ("newton", "auto", 1e-6)]
     runs.append(("sweep", "shrinking", 1e-3))
-    for loss in ("hinge", "squared_hinge") if multi_class == "ovr" else ("hinge",):
-        for solver, schedule, tol in runs:
-            settings = Settings(
-                loss=loss,
-                multi_class=multi_class,
-                solver=solver,
-                schedule=schedule,
-                tol=tol,
-                max_iter=60,
-            )
-            with Context() as context:
-                data = TrainingSet(X, y, None, settings.bias, context)
-                before = train(data, settings, context)
-                train(data, replace(settings, C=2.0), context, before=before)
+    for options, (solver, schedule, tol) in product(kinds, runs):
+        how = {"solver": solver, "schedule": schedule, "tol": tol, "max_iter": 60}
+        settings = Settings(**how, **options)
+        y = np.arange(X.shape[0]) % 3
+        if settings.loss in REGRESSION_LOSSES:
+            y = y - 0.3 * X[:, [0]].sum(axis=1)
+        with Context() as context:
+            data = training_set(X, y, None, settings, context)
+            before = train(data, settings, context)
+            train(data, replace(settings, C=2.0), context, before=before)
+    _certify(data.formulate(settings).problem(0))
+
+
+def _certify(problem: Any) -> None:
+    """Compute a certificate that plain sums are too rough for."""
+    members, alpha, w = problem.candidates, problem.zero_alpha(), problem.zero_weights()
+    problem.fill_weights(members, alpha, w, compensated=True)
+    certificate_of(problem, members, alpha, w, np.empty(len(members)), compensated=True)
+
+
+def _move_centres(X: Any) -> None:
+    """Have the centre of momentum moved in each precision, whatever sweeps come to."""
+    with Context() as context:
+        data = TrainingSet(X, np.arange(X.shape[0]) % 2, None, 1.0, context)
+        problem = data.formulate(Settings()).problem(0)
+        for dtype in (X.dtype, np.float64):
+            w = np.zeros(problem.weights_shape, dtype)
+            Momentum(problem, scale=2.0, w=w, dual=0.0).advance(w)
 
 
 def _prove() -> None:

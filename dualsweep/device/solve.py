@@ -170,7 +170,7 @@ class _Run:
         self.norm = xp.sqrt(sqnorm + rows.n_weights * SMALLEST)
         self.n_members = int(xp.sum(xp.astype(terms.cost > 0, xp.int64)))
         self.w = self.space.zeros((rows.n_weights, terms.n_classes), xp.float64)
-        rounding = (rows.n_rows + OF_OBJECTIVE) * EPS  # of a sum, in any order
+        rounding = (rows.n_rows + OF_OBJECTIVE) * EPS  # of losses, and their sum in any order
         self.primal = (1.0 + rounding) * self.space.numpy(terms.primal_at_zero())
         self.gap = self.primal.copy()
         self.dual = np.zeros(n)

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 from .._host import to_host
 from ..io._files import check_target
 from ..kernels.certificate import relative
+from ..rows.functions import EPS
 from ..rows.layouts import check_sparse
 from ..solvers.blocks import Blocks
 from ..solvers.run import certificate_of
@@ -330,6 +331,11 @@ def _weights(model: Any, n_features: int, bias: float) -> Any:
             "no intercept. Correct one of the two."
         )
     last = intercept / bias if bias else np.zeros(n_rows)
+    if (np.abs(bias * last - intercept) > 2.0 * EPS * np.abs(intercept)).any():
+        raise ValueError(
+            f"intercept_ of the model is too small, or too large, to be divided by "
+            f"intercept_scaling={bias:g} in float64. Round it to 0, or use another scaling."
+        )
     return np.column_stack([coef, last]).astype(np.float64, copy=False)
 
 

@@ -9,8 +9,9 @@ share_i being what row i loses beyond its lower bound; see `dualsweep.kernels.lo
 negative, so that a gap keeps its relative precision when it is a tiny difference of large
 objectives. Three things are rounded, and each has its allowance:
 
-- A slack. The error of a sum of n products is at most ``n EPS |x_i| |w|``, whatever their order
-  (`row_rounding`). A share is convex in the slack, so it is the larger of those at both ends.
+- A slack. The error of a sum of n products is at most ``n EPS (|x_i| |w| + |b|)``, whatever their
+  order, b being the intercept (`row_rounding`). A share is convex in the slack, so it is at most
+  the larger of those at both ends.
 - The weights. Where n rows were added up, they are off by ``n EPS sum_i |a_i| |x_i|`` at most.
 - The arithmetic of a share or a loss. The slack's error is widened by a few EPS of the slack, which
   changes the share by more.
@@ -91,12 +92,13 @@ def certify_rows(
     alpha: Any,
     loss: Loss,
     length: float,
+    level: float,
     slack: Any,
     totals: Any,
 ) -> None:
     """Add to the totals of a binary problem, and fill in the slacks ``t_i - y_i w.x_i`` of members.
 
-    `length` is that of w, or more; 0 means that slacks have no error but in their last bit.
+    `length` is at least that of w without the intercept, and `level` at least the size of that.
     """
     losses, low, spread, shares, seen, lengths = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     kink = loss.kink
@@ -107,7 +109,7 @@ def certify_rows(
         s = row_slack(rows, i, w, goal, y[i])
         slack[t] = s
         norm = row_norm(rows, i, sqnorm)
-        error = row_rounding(rows, i, goal, norm, length) + EPS * abs(s)
+        error = row_rounding(rows, i, goal, length * norm + level) + EPS * abs(s)
         wider = error
         if diag > 0.0:
             wider += OF_SLACK * (abs(s) + kink) + OF_DUAL * diag * abs(a)

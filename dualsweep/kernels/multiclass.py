@@ -343,6 +343,7 @@ def certify_rows_multiclass(
     beta: Any,
     joint: bool,
     length: float,
+    level: float,
     firm: Any,
     totals: Any,
     b: Any,
@@ -350,9 +351,10 @@ def certify_rows_multiclass(
     """Add to the totals of a certificate, as `certify_rows` does.
 
     Fills ``firm[r]``, for the r-th member, with `_firmness`. The scores of two classes are off by
-    ``n EPS |x_i| (|w_l| + |w_m|)`` together, at most sqrt(2) times that of |W|, which is `length`.
-    What a row loses beyond ``b.t`` moves by `error` for each class that counts, either way. `b` is
-    scratch for as many numbers as there are classes.
+    ``n EPS (|x_i| (|w_l| + |w_m|) + |b_l| + |b_m|)`` together: `length`, that of W without the
+    intercepts, is to be multiplied by sqrt(2), and `level`, the largest intercept, by 2. What a row
+    loses beyond ``b.t`` moves by `error` for each class that counts, either way. `b` is scratch for
+    as many numbers as there are classes.
     """
     losses, low, spread, shares, seen = 0.0, 0.0, 0.0, 0.0, 0.0
     lengths, drift = 0.0, 0.0
@@ -364,8 +366,8 @@ def certify_rows_multiclass(
         _violations(t, y[i])
         firm[r] = _firmness(t, b, y[i], cost[i], joint)
         norm = row_norm(rows, i, sqnorm)
-        error = row_rounding(rows, i, 1.0, norm, SQRT_2 * length)
-        error += OF_VIOLATION * EPS * (1.0 + SQRT_2 * length * norm)
+        reach = SQRT_2 * length * norm + 2.0 * level
+        error = row_rounding(rows, i, 1.0, reach) + OF_VIOLATION * EPS * (1.0 + reach)
         at_one, product, total = _losses(t, b, joint)
         own = cost[i] * at_one
         share = max(own - product, 0.0)

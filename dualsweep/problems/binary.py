@@ -12,6 +12,7 @@ from ..kernels.binary import add_weights, sweep
 from ..kernels.certificate import N_TOTALS, certify_rows, settle_rows, squared_length
 from ..kernels.loss import Loss, bounds, sum_losses
 from ..kernels.scaling import rescale
+from ..rows.compensated import intercept_size, scales_exactly
 from ..rows.passes import Passes
 from .losses import loss_of
 from .result import Known, Result
@@ -175,6 +176,10 @@ class BinaryProblem:
     ) -> Any:
         """Return what a certificate adds up over `members`; fill in their slacks."""
         passes = self.passes.compensated(w) if compensated else self.passes
+        rows = self.passes.rows
+        # Of no weights but the intercept, responses are that of a power of two, without rounding.
+        exact = length == 0.0 and scales_exactly(rows.bias)
+        level = 0.0 if exact else intercept_size(rows, w)
 
         def certify(part: slice) -> Any:
             totals = np.zeros(N_TOTALS)
@@ -189,6 +194,7 @@ class BinaryProblem:
                 alpha=alpha,
                 loss=self.loss,
                 length=length,
+                level=level,
                 slack=slack[part],
                 totals=totals,
             )

@@ -11,6 +11,7 @@ import numpy as np
 from ..kernels.certificate import DRIFT, LENGTHS, SHARES, squared_length
 from ..kernels.intercept import best_intercept
 from ..kernels.loss import bounds
+from ..rows.compensated import intercept_size
 from .binary import BinaryProblem
 from .result import Known, Result
 
@@ -97,8 +98,6 @@ class FreeProblem(BinaryProblem):
         With allowance for what is left of ``sum_i y_i a_i``: there is a feasible point in which the
         dual variables of one side are smaller by a tiny part of themselves, `off`.
         """
-        if not w[:-1].any() and frexp(self.passes.rows.bias)[0] == 0.5:
-            length = 0.0  # a response is the intercept, times a power of two
         totals = super().totals(members, alpha, w, length, slack, compensated=compensated)
         a = alpha[members]
         signed = a * self.y[members]
@@ -107,7 +106,8 @@ class FreeProblem(BinaryProblem):
             side = signed > 0 if total > 0 else signed < 0
             off = abs(total) / float(np.abs(signed[side]).sum())
             _, _, diag = bounds(self.loss, self.cost[members])
-            error = length * np.sqrt(self.sqnorm[members])  # more than what slacks are off by
+            # More than what slacks are off by.
+            error = length * np.sqrt(self.sqnorm[members]) + intercept_size(self.passes.rows, w)
             slopes = np.abs(slack) + error + self.loss.kink + diag * np.abs(a)
             totals[SHARES] += 2.0 * off * float((np.abs(a) * slopes)[side].sum())
             totals[DRIFT] += 2.0 * off * totals[LENGTHS]

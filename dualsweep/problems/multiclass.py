@@ -11,6 +11,7 @@ import numpy as np
 from ..kernels.certificate import N_TOTALS, squared_length
 from ..kernels.duals import SlottedDuals
 from ..kernels.multiclass import certify_rows_multiclass, signed_duals, sweep_multiclass
+from ..rows.compensated import intercept_size
 from ..rows.passes import Passes
 from .result import Known, Result
 from .scaling import best_multiple, snapped
@@ -188,6 +189,7 @@ class MulticlassProblem:
     ) -> Any:
         """Return what a certificate adds up over `members`; fill in how firm they are."""
         beta, passes = _arrays(alpha), self.passes
+        level = intercept_size(passes.rows, w)
         if compensated:
             passes = passes.compensated(w)
 
@@ -202,6 +204,7 @@ class MulticlassProblem:
                 beta=beta,
                 joint=self.joint,
                 length=length,
+                level=level,
                 firm=slack[chunk],
                 totals=totals,
                 b=np.empty(self.n_classes),

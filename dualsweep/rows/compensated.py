@@ -17,7 +17,14 @@ from .functions import EPS, SMALLEST, is_csr, is_dense, row_count, row_rounding,
 from .layouts import Rows
 from .many_classes import row_scores
 
-__all__ = ["CompensatedRows", "add_compensated", "compensated", "two_sum"]
+__all__ = [
+    "CompensatedRows",
+    "add_compensated",
+    "compensated",
+    "intercept_size",
+    "scales_exactly",
+    "two_sum",
+]
 
 
 class CompensatedRows(NamedTuple):
@@ -29,10 +36,18 @@ class CompensatedRows(NamedTuple):
 
 def compensated(rows: Rows, W: Any) -> CompensatedRows:
     """Return rows whose responses to W, of one class or several, are summed with care."""
-    exact = frexp(rows.bias)[0] in (0.0, 0.5)  # a power of two
-    return CompensatedRows(
-        rows, 0.0 if exact else 2.0 * EPS * float(np.max(abs(rows.bias * W[-1])))
-    )
+    exact = scales_exactly(rows.bias)
+    return CompensatedRows(rows, 0.0 if exact else 2.0 * EPS * intercept_size(rows, W))
+
+
+def intercept_size(rows: Rows, W: Any) -> float:
+    """Return the size of the intercept, of the largest one of several classes."""
+    return float(np.max(np.abs(rows.bias * W[-1])))
+
+
+def scales_exactly(factor: float) -> bool:
+    """Tell whether products with a number are not rounded: it is 0 or a power of two."""
+    return frexp(factor)[0] in (0.0, 0.5)
 
 
 @jit_inline
@@ -104,15 +119,15 @@ def _row_slack(rows: Any, i: Any, w: Any, goal: Any, y: Any) -> Any:
 
 
 @implements(row_rounding)
-def _row_rounding(rows: Any, i: Any, goal: Any, norm: Any, length: Any) -> Any:
+def _row_rounding(rows: Any, i: Any, goal: Any, reach: Any) -> Any:
     if not _is_compensated(rows):
         return None
 
-    def rounding(rows, i, goal, norm, length):  # type: ignore[no-untyped-def]
-        if length == 0.0:
+    def rounding(rows, i, goal, reach):  # type: ignore[no-untyped-def]
+        if reach == 0.0:
             return 0.0
         n = row_count(rows.rows, i)
-        return (n * EPS) ** 2 * (norm * length + abs(goal)) + n * SMALLEST + rows.blur
+        return (n * EPS) ** 2 * (reach + abs(goal)) + n * SMALLEST + rows.blur
 
     return rounding
 

@@ -79,11 +79,10 @@ def row_slack(rows: Rows, i: int, w: Any, goal: float, y: float) -> Any:
 
 
 @generic
-def row_rounding(rows: Rows, i: int, goal: float, norm: float, length: float) -> Any:
+def row_rounding(rows: Rows, i: int, goal: float, reach: float) -> Any:
     """Return a bound on the error of `row_slack`, beside the rounding of its result.
 
-    `norm` and `length` are at least those of the row and of w. A length of 0 means that all
-    products are exact.
+    `reach` is at least the sum of the sizes of all products. If it is 0, they are exact.
     """
 
 
@@ -177,11 +176,9 @@ def _row_slack(rows: Any, i: Any, w: Any, goal: Any, y: Any) -> Any:
 
 
 @implements(row_rounding)
-def _row_rounding(rows: Any, i: Any, goal: Any, norm: Any, length: Any) -> Any:
-    def rounding(rows, i, goal, norm, length):  # type: ignore[no-untyped-def]
-        if length == 0.0:
-            return 0.0
-        return row_count(rows, i) * (EPS * norm * length + SMALLEST)
+def _row_rounding(rows: Any, i: Any, goal: Any, reach: Any) -> Any:
+    def rounding(rows, i, goal, reach):  # type: ignore[no-untyped-def]
+        return row_count(rows, i) * (EPS * reach + SMALLEST) if reach > 0.0 else 0.0
 
     return rounding if is_csr(rows) or is_dense(rows) else None
 

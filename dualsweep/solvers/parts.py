@@ -84,7 +84,7 @@ class Part:
     def totals(self, problem: Any, w: Any, which: str, compensated: bool = False) -> Answer:
         """Return what a certificate of w and the dual variables adds up."""
         members, duals = problem.candidates, self.duals(problem, which)
-        length, slack = sqrt(squared_length(w.ravel("K"))), np.empty(len(members))
+        length, slack = sqrt(squared_length(w[:-1].ravel("K"))), np.empty(len(members))
         return None, problem.totals(members, duals, w, length, slack, compensated=compensated)
 
     def begin(self, problem: Any, w: Any) -> Answer:

@@ -18,7 +18,7 @@ from ..rows.functions import EPS
 __all__ = ["Estimate", "Problem", "Run", "certificate_of", "gap_left"]
 
 # A gap that is no more than this part of the primal, allowances left out, is all rounding.
-FLOOR = 4 * float(np.finfo(np.float64).eps)
+FLOOR = 4 * EPS
 
 # The gap at the end of a sweep is less than what its visits saw: it fell on the way. Half of the
 # fall since the sweep before, in logarithms and within these limits, is a fair guess (on the data
@@ -72,7 +72,7 @@ class Problem(Protocol):
     ) -> Any:
         """Return what a certificate adds up over `members`; fill in what it sees of them.
 
-        `length` is that of w, or more.
+        `length` is at least that of w without the intercept.
         """
 
     def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
@@ -157,7 +157,7 @@ class Run:
         self.at_floor = False  # whether no smaller gap can be proven
         if alpha is None:
             self.alpha = problem.zero_alpha()
-            rounding = (problem.n_rows + OF_OBJECTIVE) * EPS  # of a sum, in any order
+            rounding = (self.active + OF_OBJECTIVE) * EPS  # of losses, and their sum in any order
             self.primal = self.gap = (1.0 + rounding) * problem.primal_at_zero
             self.dual, self.relative_gap = 0.0, relative(self.gap, self.primal)
             if self.gap > 0.0:
@@ -337,7 +337,7 @@ def certificate_of(
     compensated: bool = False,
 ) -> Certified:
     """Return what w and `alpha` prove; fill in what it sees of the members."""
-    length = sqrt(squared_length(w.ravel("K")))
+    length = sqrt(squared_length(w[:-1].ravel("K")))
     totals = problem.totals(members, alpha, w, length, slack, compensated=compensated)
     return certified(problem.size(w), totals, len(members), compensated=compensated)
 

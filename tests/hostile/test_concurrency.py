@@ -235,6 +235,7 @@ def test_interrupts_at_random_moments_leave_whole_models_or_none(slow):
     print(f"{left} models in the middle, {late} at the end, {none} without one")
 
 
+@pytest.mark.filterwarnings("ignore:.* found the best score at C")
 def test_an_interrupted_search_can_be_repeated(slow):
     X, y = slow
     search = {"Cs": [0.01, 0.1, 1.0], "cv": 3, "random_state": 0, "n_jobs": 2, "loss": "hinge"}
