@@ -32,13 +32,15 @@ site: $(VENV)/.dev
 	$(BIN)/python docs/links.py build/docs/html
 
 # Arbitrary and damaged input, SECONDS of it for each of tests/fuzz_NAME.py; and certificates of
-# extreme numbers against exact ones, about as long.
+# extreme numbers, and of rows of up to 10^7 entries, against exact ones, about as long.
 FUZZ := svmlight models stores
 SECONDS ?= 600
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --editable ".[fuzz]"
 	for name in $(FUZZ); do $(BIN)/python tests/fuzz_$$name.py -max_total_time=$(SECONDS) || exit 1; done
 	DUALSWEEP_EXAMPLES=$$((8 * $(SECONDS))) $(BIN)/pytest -q tests/hostile/test_numbers.py
+	DUALSWEEP_EXAMPLES=$$(($(SECONDS) / 10)) DUALSWEEP_LONGEST=10000000 \
+		$(BIN)/pytest -q -s tests/hostile/test_long_rows.py
 
 # Does some test fail if a line of the mathematics is changed? MODULES are some of those that
 # tests/mutation/mutate.py lists. Takes an hour for all of them.
