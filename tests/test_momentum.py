@@ -187,6 +187,10 @@ def judged(plain, with_it):
     return all(kept), policy
 
 
+def test_momentum_that_leaves_no_gap_is_kept():
+    assert judged([1.0, 0.9, 0.8, 0.7], 40 * [0.0])[0]
+
+
 def test_momentum_is_judged_by_what_sweeps_did_without_it():
     plain, sweeps = 0.98 ** np.arange(32), np.arange(TRIAL)
     for rate, helps in ((0.98, True), (0.989, True), (0.992, False), (1.0, False), (1.01, False)):

@@ -317,6 +317,14 @@ def test_hand_over_follows_the_rate_of_the_gap():
     assert not any(observed(policy_of(problem, "sweep"), 0.99 ** np.arange(50)))
 
 
+def test_a_gap_that_sweeps_no_longer_see_is_no_reason_to_hand_over():
+    """Sweeps see 0 where no row moves; a certificate may still prove less than tol."""
+    problem = naive.library_problem(*naive.random_data(3000, 8), 1.0, "squared_hinge", BIAS)
+    policy = policy_of(problem)
+    policy.sweeps_worth, policy.first_look = 48.0, 6
+    assert not any(observed(policy, [1.0, 0.5, 0.2, 0.1, 0.1, 0.0, 0.0]))
+
+
 def test_many_features_stay_with_sweeps():
     X, y = sp.random(50, 5000, density=0.01, format="csr", random_state=0), np.ones(50)
     y[::2] = -1.0

@@ -168,7 +168,8 @@ class DenseRows(Rows):
         if self.n_features <= FEATURES:
             return block @ W
         starts = range(0, self.n_features, FEATURES)
-        return sum(block[:, s : s + FEATURES] @ W[s : s + FEATURES, :] for s in starts)
+        some = [slice(s, min(s + FEATURES, self.n_features)) for s in starts]
+        return sum(block[:, features] @ W[features, :] for features in some)
 
     def _transposed_times(self, part: slice, B: Any) -> Any:
         return self._block(part, B.dtype).T @ B

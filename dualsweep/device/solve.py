@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.certificate import CALLS, DRIFT, N_TOTALS, certified, relative
+from ..kernels.certificate import CALLS, DRIFT, N_TOTALS, OF_OBJECTIVE, certified, relative
 from ..problems.result import HISTORY_DTYPE, Progress
 from ..rows.functions import EPS, SMALLEST
 from ..solvers.run import FLOOR
@@ -170,7 +170,8 @@ class _Run:
         self.norm = xp.sqrt(sqnorm + rows.n_weights * SMALLEST)
         self.n_members = int(xp.sum(xp.astype(terms.cost > 0, xp.int64)))
         self.w = self.space.zeros((rows.n_weights, terms.n_classes), xp.float64)
-        self.primal = (1.0 + rows.n_rows * EPS) * self.space.numpy(terms.primal_at_zero())
+        rounding = (rows.n_rows + OF_OBJECTIVE) * EPS  # of a sum, in any order
+        self.primal = (1.0 + rounding) * self.space.numpy(terms.primal_at_zero())
         self.gap = self.primal.copy()
         self.dual = np.zeros(n)
         self.relative_gap = np.where(self.gap > 0.0, 1.0, 0.0)
@@ -338,7 +339,7 @@ class _Run:
         # Squares of weights are summed in any order, and so are losses: each is rounded that often.
         summands = self.rows.n_weights * terms.n_classes
         size = (1.0 + summands * EPS) * terms.dots(w, w)
-        length = xp.sqrt(size)
+        length = xp.sqrt(size + summands * SMALLEST)  # squares may underflow
         totals = self.space.zeros((DRIFT + 1, n), xp.float64)
         for part in self.parts:
             slack = terms.slack(part, self.rows.responses(part, w))

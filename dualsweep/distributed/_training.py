@@ -95,7 +95,7 @@ class ClusterFormulation(Formulation):
     def complete(self, results: list[Result]) -> None:
         """Let classes that were not begun score below those that were, in place."""
         if isinstance(self.like, PerClass):
-            self.like.fill_in(results, self.costs)
+            self.like.fill_in(results, self.costs, self.n_rows)
 
     def finished(self, p: int, result: Result) -> Result:
         """Keep the dual variables on the workers, with signs."""

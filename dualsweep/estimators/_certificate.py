@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from math import fsum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -196,8 +197,8 @@ def certify(
         prove(proof, model, settings, X, y, sample_weight, kept, force=force)
     gaps = np.maximum(primals - lower, 0.0)
     return Certificate(
-        primal=float(primals.sum()),
-        dual=float(lower.sum()),
+        primal=fsum(primals),
+        dual=fsum(lower),
         relative_gap=max(map(relative, gaps.tolist(), primals.tolist())),
         n_iter=n_iter,
     )

@@ -62,7 +62,8 @@ N_TOTALS = 7
 # twice that changes the share by more.
 OF_SLACK, OF_DUAL = 11.0 * EPS, 4.0 * EPS
 
-# An objective is off by so many EPS besides what rows say: products, sums, the square of w.
+# An objective is off by so many EPS besides what rows say: products, sums, the square of w. Sums
+# are compensated, and what is left of their errors over n rows is below ``(n EPS)^2``.
 OF_OBJECTIVE = 8
 
 # What underflow can take from an objective or a gap, of any number of rows.
@@ -117,9 +118,10 @@ def certify_rows(
             abs(best_dual(start, lower, upper, diag, kink)),
             abs(best_dual(end, lower, upper, diag, kink)),
         )
-        losses, lost = two_sum(losses, row_loss(s, lower, upper, diag, kink) + steepest * error)
+        wobble = steepest * error + (SMALLEST if steepest > 0.0 else 0.0)  # a loss may underflow
+        losses, lost = two_sum(losses, row_loss(s, lower, upper, diag, kink) + wobble)
         low += lost
-        spread += steepest * error
+        spread += wobble
         share = max(gap_share(a, s, lower, upper, diag, kink), 0.0)
         seen += share
         shares += max(
@@ -174,7 +176,8 @@ def certified(
     """
     losses, spread, shares, seen, lengths, drift, calls = totals.tolist()
     primal = 0.5 * size + losses
-    blur = (2.0 * calls + OF_OBJECTIVE) * EPS * primal + (UNDERFLOW if primal > 0.0 else 0.0)
+    blur = (2.0 * calls + OF_OBJECTIVE + n * (n * EPS)) * EPS * primal
+    blur += UNDERFLOW if primal > 0.0 else 0.0
     most = primal + blur
     least = primal - blur - 2.0 * (1.0 + n * EPS) * spread
     least = max(least, (0.5 - OF_OBJECTIVE * EPS) * size)  # losses are not negative
@@ -182,6 +185,8 @@ def certified(
     away = distance + drift + (1.0 + n * EPS) * terms * EPS * lengths
     gap = (1.0 + (n + 16) * EPS) * (shares + 0.5 * away * away)
     gap += UNDERFLOW if primal > 0.0 else 0.0
+    if not seen < np.inf:  # NaN is no share, and the larger of two numbers may hide it
+        gap = np.inf
     return Certified(most, least - gap, gap, relative(gap, least), relative(seen, primal))
 
 
@@ -194,7 +199,7 @@ def relative(gap: float, primal: float) -> float:
 
 @jit
 def squared_length(w: Any) -> float:
-    """Return ``w.w``, w in one dimension: a bound from above, and within 4 EPS of it.
+    """Return ``w.w``, w in one dimension: a bound from above, and within 4 EPS + (n EPS)^2 of it.
 
     It is 0 only if all of w is.
     """
@@ -204,7 +209,8 @@ def squared_length(w: Any) -> float:
         used |= v != 0.0
         total, lost = two_sum(total, v * v)
         low += lost
-    return (1.0 + 2.0 * EPS) * (total + low) + w.shape[0] * DENORMAL if used else 0.0
+    n = np.float64(w.shape[0])
+    return (1.0 + 2.0 * EPS + (n * EPS) ** 2) * (total + low) + n * DENORMAL if used else 0.0
 
 
 @jit_inline

@@ -190,7 +190,7 @@ class Policy:
         if not gaps or len(gaps) % TRIAL:
             return True
         then, now = min(gaps[: max(len(gaps) - TRIAL, 1)]), min(gaps)
-        return not np.log(then / now) <= HELPS * TRIAL * self.rate
+        return now == 0.0 or not np.log(then / now) <= HELPS * TRIAL * self.rate
 
     def let_go(self) -> None:
         """Start over with plain sweeps."""
@@ -212,9 +212,10 @@ def sweeps_left(gaps: list[float], tol: float) -> float:
 
     By how fast the gap fell over the second half of them.
     """
-    now, rate = gaps[-1], _rate(gaps)
+    now = gaps[-1]
     if not now > tol:
         return 0.0
+    rate = _rate(gaps)
     return float(np.log(now / tol)) / rate if rate > 0.0 else np.inf
 
 

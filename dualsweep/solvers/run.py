@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..kernels.certificate import Certified, certified, relative, squared_length
+from ..kernels.certificate import OF_OBJECTIVE, Certified, certified, relative, squared_length
 from ..problems.result import HISTORY_DTYPE, Known, Progress, Result
 from ..rows.functions import EPS
 
@@ -157,9 +157,13 @@ class Run:
         self.at_floor = False  # whether no smaller gap can be proven
         if alpha is None:
             self.alpha = problem.zero_alpha()
-            self.primal = self.gap = (1.0 + self.active * EPS) * problem.primal_at_zero
+            rounding = (problem.n_rows + OF_OBJECTIVE) * EPS  # of a sum, in any order
+            self.primal = self.gap = (1.0 + rounding) * problem.primal_at_zero
             self.dual, self.relative_gap = 0.0, relative(self.gap, self.primal)
-            self._record()
+            if self.gap > 0.0:
+                self._record()
+            else:  # losses may have underflowed
+                self.check()
         elif known is None:
             self.alpha = alpha
             self.check()

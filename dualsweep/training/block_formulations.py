@@ -257,7 +257,7 @@ class BlockPerClass(_InBlocks, PerClass):
 
     def complete(self, results: list[Result]) -> None:
         """Let classes that were not begun score below those that were, in place."""
-        self.fill_in(results, self.rows.costs)
+        self.fill_in(results, self.rows.costs, self.n_rows)
 
 
 class BlockJoint(_InBlocks, Joint):

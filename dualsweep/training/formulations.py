@@ -16,12 +16,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..kernels.binary import copy_nonzero, count_support, fill_labels, fill_support
+from ..kernels.certificate import OF_OBJECTIVE
 from ..kernels.loss import Loss, bounds, sum_losses
 from ..problems.binary import BinaryProblem
 from ..problems.free import FreeProblem
 from ..problems.losses import LOSSES
 from ..problems.multiclass import MulticlassProblem
 from ..problems.result import Result
+from ..rows.functions import EPS
 from ..rows.passes import Passes
 from ..solvers.iterates import shares_passes
 from ..solvers.path import start_from
@@ -159,12 +161,13 @@ class PerClass(Formulation):
         """Return the weights of the p-th problem that the model's rows stand for."""
         return weights[p]
 
-    def fill_in(self, results: list[Result], costs: Any) -> None:
+    def fill_in(self, results: list[Result], costs: Any, n_rows: int) -> None:
         """Let classes that were not begun score as often as they come up, in place.
 
-        `costs` are those of the classes, summed over their rows. A score s for every row, of the
-        constant feature alone, has the least squared loss where it is the mean label, shrunk. (The
-        score of no weights, 0, would be above those of nearly all classes that have been trained.)
+        `costs` are those of the classes, summed over their rows, of which there are `n_rows`. A
+        score s for every row, of the constant feature alone, has the least squared loss where it is
+        the mean label, shrunk. (The score of no weights, 0, would be above those of nearly all
+        classes that have been trained.)
         """
         for p in self.not_begun(results) if self.bias else ():
             positive = costs[self.positives[p]]
@@ -173,7 +176,8 @@ class PerClass(Formulation):
             w = np.zeros(len(results[p].w))
             w[-1] = score / self.bias
             slack, cost = np.array([1.0 - score, 1.0 + score]), np.array([positive, negative])
-            self.give(results[p], w, slack[cost > 0], cost[cost > 0])
+            slack, cost = slack[cost > 0], (1.0 + n_rows * EPS) * cost[cost > 0]
+            self.give(results[p], w, slack, 4.0 * EPS * (1.0 + abs(score)), cost)
 
     def not_begun(self, results: list[Result]) -> list[int]:
         """Return which of several problems have no weights yet."""
@@ -181,10 +185,16 @@ class PerClass(Formulation):
             return []
         return [p for p, r in enumerate(results) if not (r.converged or r.n_iter or r.w.any())]
 
-    def give(self, result: Result, w: Any, slack: Any, cost: Any) -> None:
-        """Put weights into a result whose dual variables are 0, and prove nothing of them."""
+    def give(self, result: Result, w: Any, slack: Any, error: Any, cost: Any) -> None:
+        """Put weights into a result whose dual variables are 0, and prove nothing but P of them.
+
+        Slacks are off by `error` at most. The loss is least where the slack is 0.
+        """
         penalised = w[:-1] if self.kind is FreeProblem else w
-        primal = 0.5 * float(penalised @ penalised) + sum_losses(slack, cost, self.loss)
+        primal = 0.5 * float(penalised @ penalised)
+        primal += sum_losses(np.maximum(slack + error, 0.0), cost, self.loss)
+        primal += sum_losses(np.minimum(slack - error, 0.0), cost, self.loss)
+        primal *= 1.0 + (len(slack) + len(w) + 2 * OF_OBJECTIVE) * EPS  # sums, in any order
         result.w, result.primal, result.dual, result.gap = w, primal, 0.0, primal
         result.relative_gap = 1.0
         last = result.history[-1]
@@ -247,15 +257,17 @@ class OneVersusRest(PerClass):
             return
         used = self.common.candidates
         costs = np.bincount(self.codes[used], self.cost[used], minlength=len(self.classes))
-        self.fill_in(results, costs)
+        self.fill_in(results, costs, self.n_rows)
         idle = self.not_begun(results)
         trained = [result.w for result in results if result.w.any()]
         if idle and trained:
             w = np.mean(trained, axis=0)
             scores = self.passes.responses(used, w)
+            reach = np.sqrt(self.sqnorm[used]) * np.linalg.norm(w)
+            error = (len(w) + 2) * EPS * (1.0 + reach)
             for p in idle:
                 y = self.labels(p, self.codes[used])
-                self.give(results[p], w, 1.0 - y * scores, self.cost[used])
+                self.give(results[p], w, 1.0 - y * scores, error, self.cost[used])
 
     def dual_coef(self, results: list[Result]) -> Any:
         """Return the model's signed dual variables."""
