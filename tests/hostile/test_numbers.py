@@ -190,7 +190,7 @@ def extreme(rng):
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_numbers_of_any_size_end_in_a_model_or_a_clear_error(seed):
-    """Neither do they in NumPy's warnings, which are errors here."""
+    """Never in one of NumPy's warnings, which are errors here."""
     rng = np.random.default_rng(seed)
     known = (*REFUSALS, "at least 2 classes", "but none for", "at least one non-zero number")
     models = 0
@@ -223,7 +223,7 @@ def test_numbers_of_any_size_on_a_device(monkeypatch):
         try:
             with config_context(array_api_dispatch=True):
                 model.fit(arrays.asarray(X), y, weight)
-        except (ValueError, np.linalg.LinAlgError):
+        except ValueError:
             continue
         models += 1
         assert np.isfinite(np.asarray(model.coef_)).all()
