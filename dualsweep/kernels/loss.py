@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._jit import generic, implements, jit, jit_inline
+from ..rows.functions import SMALLEST
 
 __all__ = [
     "Loss",
@@ -114,9 +115,12 @@ def gap_share(
 
 @jit
 def sum_losses(slack: Any, cost: Any, loss: Loss) -> float:
-    """Return the sum of the losses of rows with these slacks and costs."""
+    """Return the sum of the losses of rows with these slacks and costs; 0 only of no loss."""
     total = 0.0
     for t in range(slack.shape[0]):
         lower, upper, diag = box(loss, cost[t])
-        total += row_loss(slack[t], lower, upper, diag, loss.kink)
+        excess = beyond(slack[t], loss.kink)
+        if (excess > 0.0 and upper > 0.0) or (excess < 0.0 and lower < 0.0):
+            # A square may underflow.
+            total += max(row_loss(slack[t], lower, upper, diag, loss.kink), SMALLEST)
     return total
