@@ -24,6 +24,7 @@ from numba.core import cgutils, types
 from numba.core.caching import IndexDataCacheFile
 
 from . import _content
+from ._clock import compiling
 
 __all__ = [
     "DOT_MATH",
@@ -63,16 +64,22 @@ def jit(function: Callable[..., Any], **options: Any) -> Any:
     try:
         kernel = numba.njit(function, cache=True, **options)
     except RuntimeError:  # numba found no directory it may write its cache to
-        return numba.njit(function, **options)
+        return _timed(numba.njit(function, **options))
     cache = kernel._cache
     try:
         cache._cache_file = _KernelFile(kernel)
         cache._index_key = _with_fields(cache._index_key)
     except (AttributeError, TypeError):  # a numba whose cache is another one
-        return numba.njit(function, **options)
+        return _timed(numba.njit(function, **options))
     # The directory can still vanish, fill up or be damaged; a kernel works without being stored.
     cache.load_overload = _telling(_unless(Exception, cache.load_overload))
     cache.save_overload = _unless(OSError, cache.save_overload)
+    return _timed(kernel)
+
+
+def _timed(kernel: Any) -> Any:
+    """Stop the clock of trainings while `kernel` is compiled or loaded."""
+    kernel.compile = compiling()(kernel.compile)
     return kernel
 
 
