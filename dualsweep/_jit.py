@@ -15,12 +15,16 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+import llvmlite
 import numba
 import numpy as np
 from llvmlite import ir
 from numba import extending
 from numba.core import cgutils, types
 from numba.core.caching import IndexDataCacheFile
+
+from . import _content
+from ._clock import compiling
 
 __all__ = [
     "DOT_MATH",
@@ -60,20 +64,54 @@ def jit(function: Callable[..., Any], **options: Any) -> Any:
     try:
         kernel = numba.njit(function, cache=True, **options)
     except RuntimeError:  # numba found no directory it may write its cache to
-        return numba.njit(function, **options)
+        return _timed(numba.njit(function, **options))
     cache = kernel._cache
-    cache._cache_file.__class__ = _SealedFile
+    try:
+        cache._cache_file = _KernelFile(kernel)
+        cache._index_key = _with_fields(cache._index_key)
+    except (AttributeError, TypeError):  # a numba whose cache is another one
+        return _timed(numba.njit(function, **options))
     # The directory can still vanish, fill up or be damaged; a kernel works without being stored.
     cache.load_overload = _telling(_unless(Exception, cache.load_overload))
     cache.save_overload = _unless(OSError, cache.save_overload)
+    return _timed(kernel)
+
+
+def _timed(kernel: Any) -> Any:
+    """Stop the clock of trainings while `kernel` is compiled or loaded."""
+    kernel.compile = compiling()(kernel.compile)
     return kernel
 
 
-class _SealedFile(IndexDataCacheFile):  # type: ignore[misc]
-    """numba's cache, with a checksum under each kernel: what a disk has damaged is not run.
+class _KernelFile(IndexDataCacheFile):  # type: ignore[misc]
+    """numba's cache, for what a kernel is made of, and with a checksum under each compiled one.
 
-    A damaged index counts as an empty one. What was not found is compiled and written again.
+    numba's own is for the text of one file, and has a kernel's line in its name: a comment compiles
+    again, a changed function of another file does not. The directory is numba's choice, and named
+    after the place of the package, unless it is ``__pycache__`` inside it.
+
+    A damaged index counts as an empty one, and what a disk has damaged is not run: what was not
+    found is compiled and written again.
     """
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+        cache, function = kernel._cache, kernel.py_func
+        name = cache._impl.filename_base
+        if "<locals>" not in function.__qualname__:  # one name, one kernel
+            line = f"-{cache._impl.locator.get_disambiguator()}.py"
+            name = ".py".join(name.rsplit(line, 1))
+        super().__init__(cache_path=cache.cache_path, filename_base=name, source_stamp=None)
+
+    @property
+    def _source_stamp(self) -> Any:
+        """What the index has to be stamped with; numba compares."""
+        function, options = self._kernel.py_func, self._kernel.targetoptions
+        return llvmlite.__version__, _content.digest(function, options)
+
+    @_source_stamp.setter
+    def _source_stamp(self, stamp: Any) -> None:
+        """Leave out numba's stamp."""
 
     def _dump(self, content: Any) -> bytes:
         data: bytes = super()._dump(content)
@@ -90,6 +128,23 @@ class _SealedFile(IndexDataCacheFile):  # type: ignore[misc]
             return super()._load_index()
         except Exception:  # whatever unpickling junk can raise
             return {}
+
+
+def _with_fields(key_of: Callable[..., Any]) -> Callable[..., Any]:
+    """Add to a key the fields of named tuples: numba's keys know them by name."""
+
+    @functools.wraps(key_of)
+    def key(sig: Any, codegen: Any) -> Any:
+        return (*key_of(sig, codegen), _fields(sig))
+
+    return key
+
+
+def _fields(kinds: Any) -> Any:
+    """Return the names of the fields in types of arguments, nested as these are."""
+    return tuple(
+        (getattr(kind, "fields", ()), _fields(getattr(kind, "types", ()))) for kind in kinds
+    )
 
 
 # Called when a kernel is not in the cache and has to be compiled.
@@ -157,7 +212,15 @@ def implements(function: Any, fastmath: set[str] | bool = False) -> Any:
     if _OFF:
         return function.choices.append
     options = {**_OPTIONS, "fastmath": fastmath, "forceinline": True}
-    return extending.overload(function, jit_options=options, strict=False)
+    overload = extending.overload(function, jit_options=options, strict=False)
+
+    def register(choose: Callable[..., Any]) -> Callable[..., Any]:
+        choose.options = options  # type: ignore[attr-defined]
+        function.choices.append(choose)
+        _content.forget()  # for kernels that call the function, it is another one now
+        return overload(choose)  # type: ignore[no-any-return]
+
+    return register
 
 
 def intrinsic(meaning: Callable[..., Any]) -> Callable[..., Any]:

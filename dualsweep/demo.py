@@ -84,7 +84,7 @@ def run(
         What was reported.
     """
     console = Console(highlight=False) if console is None else console
-    with console.status("Compiling kernels (once per machine; after that, loading them)"):
+    with console.status("Compiling kernels, or loading those that were compiled before"):
         seconds = _warm_up()
     console.print(f"Kernels ready after {seconds:.1f} s; the times below are without that.")
 

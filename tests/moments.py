@@ -57,7 +57,7 @@ class Clock:
     def __init__(self, monkeypatch, step: float) -> None:
         self.now, self.step, self._lock = 0.0, step, Lock()
         for module in (solver_run, solve, fitting, path):
-            monkeypatch.setattr(module, "perf_counter", self)
+            monkeypatch.setattr(module, "clock", self)
 
     def __call__(self) -> float:
         with self._lock:

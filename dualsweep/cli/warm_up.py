@@ -129,7 +129,7 @@ def _train(X: Any, kinds: list[dict[str, Any]]) -> None:
         y = np.arange(X.shape[0]) % 3
         if settings.loss in REGRESSION_LOSSES:
             y = y - 0.3 * X[:, [0]].sum(axis=1)
-        with Context() as context:
+        with Context(suggest=False) as context:
             data = training_set(X, y, None, settings, context)
             before = train(data, settings, context)
             train(data, replace(settings, C=2.0), context, before=before)
@@ -145,7 +145,7 @@ def _certify(problem: Any) -> None:
 
 def _move_centres(X: Any) -> None:
     """Have the centre of momentum moved in each precision, whatever sweeps come to."""
-    with Context() as context:
+    with Context(suggest=False) as context:
         data = TrainingSet(X, np.arange(X.shape[0]) % 2, None, 1.0, context)
         problem = data.formulate(Settings()).problem(0)
         for dtype in (X.dtype, np.float64):

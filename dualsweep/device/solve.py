@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from .._clock import clock
 from ..kernels.certificate import CALLS, DRIFT, N_TOTALS, OF_OBJECTIVE, certified, relative
 from ..problems.result import HISTORY_DTYPE, Progress
 from ..rows.functions import EPS, SMALLEST
@@ -163,7 +163,7 @@ class _Run:
     ) -> None:
         self.rows, self.terms, self.space = rows, terms, rows.space
         self.tol, self.max_iter, self.stop, self.watch = tol, max_iter, stop, watch
-        self.started = perf_counter()
+        self.started = clock()
         self.deadline = self.started + max_time
         self.parts = rows.parts(terms.n_classes)
         xp, n = self.space.xp, terms.n_problems
@@ -199,12 +199,12 @@ class _Run:
 
     def poll(self) -> bool:
         """Return whether to stop at once: asked to, or out of time."""
-        if not self.halted.all() and (self.stop() or perf_counter() > self.deadline):
+        if not self.halted.all() and (self.stop() or clock() > self.deadline):
             self.halted[:] = True
         return bool(self.halted.all())
 
     def _record(self, problems: Any) -> None:
-        seconds = perf_counter() - self.started
+        seconds = clock() - self.started
         for p in problems.tolist():
             found = self.primal[p], self.dual[p], self.gap[p]
             self.history[p].append((0, seconds, self.epoch[p], *found, self.n_members))
@@ -283,7 +283,7 @@ class _Run:
         """Count a step of the problems that took one, and tell the watcher."""
         self.epoch[problems[moved]] += 1
         single = it.terms.n_problems < it.terms.n_classes or len(problems) == 1
-        seconds = perf_counter() - self.started
+        seconds = clock() - self.started
         for j in np.flatnonzero(moved).tolist():
             gap = relative(float(it.gap[j]), float(it.primal[j]))
             w = it.w if single else it.w[:, j : j + 1]

@@ -13,11 +13,11 @@ from dataclasses import replace
 from heapq import heappop, heappush
 from math import sqrt
 from threading import Event
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._clock import clock
 from .._host import to_host
 from ..kernels.certificate import squared_length
 from ..problems.result import Progress
@@ -135,13 +135,13 @@ class Fold:
         C, seed = float(self.Cs[c]), c - (c % self.stride or self.stride)
         stop, workers = self.context.stop, self.context.workers
         context = self.context.part(_FoldWatcher(self, c), stop, workers)
-        started = perf_counter()
+        started = clock()
         settings = replace(self.settings, C=C)
         before = self.first if c == 0 else self.fitted.get(seed)
         self.fitted[c] = train(self.data, settings, context, before=before)
         if c == 0:
             self.first = None
-        self.seconds[c] = perf_counter() - started
+        self.seconds[c] = clock() - started
 
     def assess(self, c: int, score: Callable[[Any, Any], float]) -> None:
         """Score what came of the c-th C, and forget what is not needed any more."""

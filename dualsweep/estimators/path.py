@@ -5,12 +5,12 @@ from __future__ import annotations
 import warnings
 from copy import copy
 from dataclasses import dataclass, replace
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from .._clock import clock
 from .._host import to_host
 from ..training import (
     BlockSet,
@@ -203,19 +203,19 @@ def _train(
     Cs: Any,
     context: Context,
 ) -> SVCPath:
-    deadline = np.inf if svc.max_time is None else perf_counter() + svc.max_time
+    deadline = np.inf if svc.max_time is None else clock() + svc.max_time
     models: list[CertifiedModel] = []
     times: list[float] = []
     fitted: Fitted | None = None
     for C in Cs:
-        started = perf_counter()
+        started = clock()
         context.bars.step, context.bars.label = len(models), f"C {C:.3g}  "
         at_C = replace(settings, C=float(C), max_time=deadline - started)
         fitted = train(data, at_C, context, before=fitted)
         model = copy(svc)
         model.__dict__.update(fitted.attributes(), C=float(C))
         models.append(model)
-        times.append(perf_counter() - started)
+        times.append(clock() - started)
     return SVCPath(Cs, models, np.array(times))
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import asdict, dataclass, fields
 from math import sqrt
-from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
 
+from .._clock import clock
 from ..kernels.certificate import OF_OBJECTIVE, Certified, certified, relative, squared_length
 from ..problems.result import HISTORY_DTYPE, Known, Progress, Result
 from ..rows.functions import EPS
@@ -135,7 +135,7 @@ class Run:
         self.problem = problem
         self.tol = tol
         self.max_iter = max_iter
-        self.started = perf_counter()
+        self.started = clock()
         self.deadline = self.started + max_time
         self.stop, self.watch = stop, watch
         self.save: Callable[[Run], None] | None = None  # what to do after each whole epoch
@@ -216,12 +216,12 @@ class Run:
             self.dual, self.gap, self.relative_gap = 0.0, self.primal, 1.0
 
     def _record(self) -> None:
-        seconds = perf_counter() - self.started
+        seconds = clock() - self.started
         self.history.append((0, seconds, self.epoch, self.primal, self.dual, self.gap, self.active))
 
     def poll(self) -> bool:
         """Return whether to stop at once: asked to, or out of time."""
-        if not self.halted and (self.stop() or perf_counter() > self.deadline):
+        if not self.halted and (self.stop() or clock() > self.deadline):
             self.halted = True  # threads may ask at once: it is never taken back
         return self.halted
 
@@ -230,7 +230,7 @@ class Run:
         self.epoch += 1
         if self.save is not None and not self.halted:
             self.save(self)
-        seconds = perf_counter() - self.started
+        seconds = clock() - self.started
         if self.watch(Progress(self.epoch, relative_gap, self.active, w, seconds)):
             self.halted = True
 
@@ -291,7 +291,7 @@ class Run:
             "w": self.w,
             "best_gap": np.array(self.best_gap),
             "epoch": np.array(self.epoch),
-            "seconds": np.array(perf_counter() - self.started),
+            "seconds": np.array(clock() - self.started),
             "history": np.array(self.history, HISTORY_DTYPE),
         } | {name: np.array(value) for name, value in asdict(self.estimate).items()}
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._clock import clock
 from ..problems.free import FreeProblem
 from ..problems.result import Known, Progress, Result
 from .blocks import BlockProblem, BlockSweeper, Saving
@@ -207,7 +207,7 @@ def _sweep_around_centres(run: Run, schedule: str, seed: tuple[int, ...]) -> Non
             schedule=schedule,
             tol=INNER_TOL * TIGHTER**turn * run.tol,
             max_iter=run.max_iter - run.epoch,
-            max_time=run.deadline - perf_counter(),
+            max_time=run.deadline - clock(),
             seed=(*seed, turn),
             start=Start(alpha.copy()),
             stop=run.poll,

@@ -9,7 +9,7 @@ from typing import Any
 from .._threads import Workers, count_threads, one_blas_thread
 from ..problems.result import Progress, Result
 from .interrupt import DeferredInterrupt
-from .progress import Bars, announce_compilation
+from .progress import Bars, announce_compilation, suggest_warm_up
 
 __all__ = ["Context", "Watcher"]
 
@@ -55,6 +55,8 @@ class Context:
         Who else watches.
     stop : callable, default=None
         Returns whether to end with what there is; by default after Ctrl-C.
+    suggest : bool, default=True
+        Whether to say, should kernels compile for long, how to have that done ahead.
     """
 
     def __init__(
@@ -66,9 +68,10 @@ class Context:
         steps: int = 1,
         watcher: Watcher | None = None,
         stop: Callable[[], bool] | None = None,
+        suggest: bool = True,
     ) -> None:
         self.workers = Workers(count_threads(n_jobs))
-        self.verbose, self.tol = verbose, tol
+        self.verbose, self.tol, self.suggest = verbose, tol, suggest
         self.bars = Bars(tol, show=verbose, steps=steps)
         self.watcher = Watcher() if watcher is None else watcher
         self.interrupt = DeferredInterrupt()
@@ -77,6 +80,8 @@ class Context:
     def __enter__(self) -> Context:
         self._stack = ExitStack()
         self._stack.enter_context(announce_compilation(self.verbose))
+        if self.suggest:
+            self._stack.enter_context(suggest_warm_up())
         self._stack.enter_context(self.interrupt)
         self._stack.enter_context(one_blas_thread())
         self._stack.enter_context(self.workers)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from copy import copy
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from .._clock import clock
 from ..device.arrays import Space
 from ..device.multiclass import AllAtOnce
 from ..device.rows import DenseRows, Rows, SparseRows
@@ -155,7 +155,7 @@ class DeviceFormulation(Formulation):
         watch: Callable[[int, Progress], bool],
     ) -> list[Result]:
         """Solve in groups of classes, if one-versus-rest has no room for all of them at once."""
-        deadline = perf_counter() + seconds
+        deadline = clock() + seconds
         rows, groups = self._plan(settings)
         signed: list[Any] = []
         results: list[Result] = []
@@ -176,7 +176,7 @@ class DeviceFormulation(Formulation):
                 if duals is not None:
                     alpha = self._alpha(rows, terms, duals if whole else duals[group])
                     alpha = best_start(rows, terms, alpha)
-                now = perf_counter()
+                now = clock()
                 solution = solve(
                     rows,
                     terms,
@@ -195,7 +195,7 @@ class DeviceFormulation(Formulation):
                     max(result.relative_gap for result in results),
                     solution.n_iter.max(),
                     solution.n_products,
-                    perf_counter() - now,
+                    clock() - now,
                 )
                 signed.append(self._signed(rows, terms, solution.alpha, keep=whole))
         self.signed = signed[0] if len(signed) == 1 else sp.vstack(signed, format="csr")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, fields
 from math import fsum
-from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
 
+from .._clock import clock
 from ..problems.result import ESTIMATES_DTYPE, Progress, Result
 from ..solvers.newton import newton
 from ..solvers.solve import Begun, Start, begin
@@ -102,7 +102,7 @@ def train(
         duals = None
     at_once = min(context.workers.n_threads, n) if formulation.side_by_side else 1
     seconds = np.inf if settings.max_time is None else settings.max_time
-    deadline = perf_counter() + seconds
+    deadline = clock() + seconds
     context.begin(formulation.names, formulation.attributes)
     estimates: list[Any] = []
 
@@ -115,11 +115,11 @@ def train(
 
     def solve_one(p: int) -> Any:
         context.watcher.start(p)
-        now = perf_counter()
+        now = clock()
         share = now + (deadline - now) / -(-(n - p) // at_once)
 
         def watch(progress: Progress) -> bool:
-            over = progress.epoch >= LEAST_EPOCHS and perf_counter() > share
+            over = progress.epoch >= LEAST_EPOCHS and clock() > share
             return observe(p, progress) or over
 
         def resumed(epoch: int) -> None:

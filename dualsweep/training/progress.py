@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from .._clock import seconds_compiling
 from .._jit import on_compilation
 
-__all__ = ["Bars", "announce_compilation"]
+__all__ = ["Bars", "announce_compilation", "suggest_warm_up"]
+
+logger = logging.getLogger("dualsweep")
+
+LONG = 2.0  # seconds of compilation that people are told of
+_suggested = False  # whether they were, in this process
 
 
 @contextmanager
@@ -23,7 +32,7 @@ def announce_compilation(show: bool) -> Iterator[None]:
             said = True
             from rich.console import Console
 
-            Console().print("Compiling kernels for this kind of data, once per machine ...")
+            Console().print("Compiling kernels for this kind of data ...")
 
     if show:
         on_compilation.append(say)
@@ -32,6 +41,43 @@ def announce_compilation(show: bool) -> Iterator[None]:
     finally:
         if show:
             on_compilation.remove(say)
+
+
+@contextmanager
+def suggest_warm_up() -> Iterator[None]:
+    """Say once per process, if a ``with`` block compiles for long, how to have that done ahead."""
+    before, compiles = seconds_compiling(), False
+
+    def look() -> None:
+        nonlocal compiles
+        compiles = True
+        seconds = seconds_compiling() - before
+        if seconds > LONG:
+            _suggest(seconds)
+
+    on_compilation.append(look)
+    try:
+        yield
+    finally:
+        on_compilation.remove(look)
+        if compiles:
+            look()
+
+
+def _suggest(seconds: float) -> None:
+    """Print the suggestion on stderr, or log it where logging is configured."""
+    global _suggested
+    if _suggested or os.environ.get("DUALSWEEP_QUIET", "0") not in ("", "0"):
+        return
+    _suggested = True
+    text = (
+        f"compiling kernels for this kind of data ({seconds:.0f} s so far). `dualsweep warm-up` "
+        "compiles all of them ahead of time."
+    )
+    if logger.hasHandlers() or logger.level > logging.WARNING:
+        logger.info(text)
+    elif sys.stderr is not None:
+        print(f"dualsweep: {text} DUALSWEEP_QUIET=1 turns this line off.", file=sys.stderr)
 
 
 class Bars:

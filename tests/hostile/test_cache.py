@@ -1,6 +1,8 @@
-"""Kernels on disk: damaged, shared, unwritable caches, and processes that fill one at once."""
+"""Kernels on disk: damaged, shared, unwritable caches, processes that fill one, changed sources."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -8,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+import dualsweep
 
 # Prints a digest of the model, and how many kernels were found in the cache and not found.
 FIT = """
@@ -29,11 +33,17 @@ print(hashlib.sha256(model.coef.tobytes()).hexdigest(), len(missed))
 HOME = os.environ.get("HOME")
 
 
-def fit(cache, home=HOME):
-    """Fit in a new process; return the digest and how many kernels had to be compiled."""
+def fit(cache, home=HOME, folder=None):
+    """Fit in a new process; return the digest and how many kernels had to be compiled.
+
+    The package is the one in `folder`, if there is one.
+    """
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "HOME": home}
+    if folder is not None:
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"  # it knows files by the second
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", FIT],
+        cwd=folder,
         env={name: value for name, value in environment.items() if value is not None},
         capture_output=True,
         text=True,
@@ -64,7 +74,7 @@ def files(cache, suffix):
 
 
 def copy(cache, target):
-    """A cache of its own for a test; numba keeps files by the source's path and date alone."""
+    """A cache of its own for a test; numba names its directory after the package's place."""
     subprocess.run(["cp", "-a", str(cache), str(target)], check=True)
     return target
 
@@ -124,3 +134,31 @@ def test_fits_need_no_home(first, tmp_path):
 def test_many_processes_share_a_cache(first):
     cache, digest = first
     assert fit_at_once(cache, 4) == [(digest, 0)] * 4
+
+
+def test_sources_that_change(tmp_path):
+    """Files that are new, with other comments, docstrings and lines; then a row function."""
+    package, cache = tmp_path / "dualsweep", tmp_path / "cache"
+
+    def install():
+        original = Path(dualsweep.__file__).parent
+        shutil.copytree(original, package, ignore=shutil.ignore_patterns("__pycache__"))
+
+    install()
+    digest, compiled = fit(cache, folder=tmp_path)
+    assert compiled > 3
+    shutil.rmtree(package)
+    install()
+    for path in package.rglob("*.py"):
+        text = re.sub(r'(def [^\n]*:\n +""")', r"\1Changed: ", path.read_text())
+        path.write_text(f"# A comment.\n{text}\n# Another.\n")
+        os.utime(path, (1e9, 1e9))
+    assert fit(cache, folder=tmp_path) == (digest, 0)
+    path = package / "rows/functions.py"
+    old = "total = rows.bias * rows.bias"
+    assert path.read_text().count(old) > 0
+    path.write_text(path.read_text().replace(old, f"{old} + 0.5"))
+    other, compiled_again = fit(cache, folder=tmp_path)
+    assert other != digest  # steps are shorter
+    assert 0 < compiled_again < compiled
+    assert fit(cache, folder=tmp_path) == (other, 0)

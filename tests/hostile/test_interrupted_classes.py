@@ -152,7 +152,7 @@ def test_blocks_that_were_not_read(stop_after, digits, tmp_path):
 def test_time_is_shared_but_not_spread_too_thin(monkeypatch):
     """Problems share the time, but each that is begun gets three epochs."""
     clock = 0.0
-    monkeypatch.setattr(fitting, "perf_counter", lambda: clock)
+    monkeypatch.setattr(fitting, "clock", lambda: clock)
     limits, ends = [], []
 
     def begin(problem, *, max_time, watch, **options):
