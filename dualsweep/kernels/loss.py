@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._jit import generic, implements, jit, jit_inline
+from ..rows.functions import SMALLEST
 
 __all__ = [
     "Loss",
@@ -114,9 +115,11 @@ def gap_share(
 
 @jit
 def sum_losses(slack: Any, cost: Any, loss: Loss) -> float:
-    """Return the sum of the losses of rows with these slacks and costs."""
+    """Return the sum of the losses of rows with these slacks and costs: 0 only if all are."""
     total = 0.0
     for t in range(slack.shape[0]):
         lower, upper, diag = box(loss, cost[t])
         total += row_loss(slack[t], lower, upper, diag, loss.kink)
+        if best_dual(slack[t], lower, upper, diag, loss.kink) != 0.0:
+            total += SMALLEST  # a loss may underflow
     return total

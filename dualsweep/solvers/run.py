@@ -160,10 +160,7 @@ class Run:
             rounding = (self.active + OF_OBJECTIVE) * EPS  # of losses, and their sum in any order
             self.primal = self.gap = (1.0 + rounding) * problem.primal_at_zero
             self.dual, self.relative_gap = 0.0, relative(self.gap, self.primal)
-            if self.gap > 0.0:
-                self._record()
-            else:  # losses may have underflowed
-                self.check()
+            self._record()
         elif known is None:
             self.alpha = alpha
             self.check()
