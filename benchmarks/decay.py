@@ -12,7 +12,7 @@ import itertools
 import math
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -31,11 +31,11 @@ from steps.greedy import ACCURACY, greedy_step
 
 import dualsweep.problems.multiclass
 from dualsweep._threads import Workers
-from dualsweep.kernels.certificate import primal_and_gap, squared_length
 from dualsweep.kernels.multiclass import block_step, sweep_multiclass
 from dualsweep.problems.multiclass import MulticlassProblem
 from dualsweep.rows.layouts import as_rows
 from dualsweep.rows.passes import Passes
+from dualsweep.solvers.run import certificate_of
 from dualsweep.solvers.schedules import SCHEDULES
 from dualsweep.solvers.solve import solve
 
@@ -133,11 +133,12 @@ class Timed(MulticlassProblem):
     def seconds(self) -> float:
         return thread_time() - self.clock.started - self.clock.paused
 
-    def _paused(self, compute: Callable[..., Any], *args: Any) -> Any:
-        began = thread_time()
-        result = compute(*args)
-        self.clock.paused += thread_time() - began
-        return result
+    @contextmanager
+    def _paused(self) -> Iterator[None]:
+        """Let the clock stand still, unless it does already."""
+        began, paused = thread_time(), self.clock.paused
+        yield
+        self.clock.paused = paused + thread_time() - began
 
     def sweep(self, **arguments: Any) -> float:
         # The dual point as the solver has it, which with momentum is that of smaller costs.
@@ -145,24 +146,22 @@ class Timed(MulticlassProblem):
         self.clock.scale = self.clock.first_cost / self.cost[0]
         return super().sweep(**arguments)
 
-    def fill_weights(self, *args: Any) -> None:
-        self._paused(super().fill_weights, *args)
+    def fill_weights(self, *args: Any, **named: Any) -> None:
+        with self._paused():
+            super().fill_weights(*args, **named)
 
-    def totals(self, *args: Any) -> Any:
-        return self._paused(super().totals, *args)
+    def totals(self, *args: Any, **named: Any) -> Any:
+        with self._paused():
+            return super().totals(*args, **named)
 
     def after_epoch(self) -> Epoch:
         seconds = self.seconds
-        return Epoch(seconds, *self._paused(self._certificate))
-
-    def _certificate(self) -> tuple[float, float]:
-        alpha, members = self.clock.alpha * self.clock.scale, np.arange(self.n_rows)
-        w = np.empty(self.weights_shape)
-        super().fill_weights(members, alpha, w)
-        size = squared_length(w.reshape(-1))
-        length = self.margin_length(size)
-        totals = super().totals(members, alpha, w, length, np.empty(self.n_rows))
-        return primal_and_gap(size, totals, self.n_rows)
+        with self._paused():
+            alpha, members = self.clock.alpha * self.clock.scale, np.arange(self.n_rows)
+            w, slack = np.empty(self.weights_shape), np.empty(self.n_rows)
+            self.fill_weights(members, alpha, w)
+            found = certificate_of(self, members, alpha, w, slack)
+        return Epoch(seconds, found.primal, found.gap)
 
 
 def make_problem(X: Any, y: Any, C: float) -> Timed:

@@ -73,7 +73,7 @@ def test_the_version_is_the_same_everywhere():
 
 def test_no_module_is_long():
     for path in Path(dualsweep.__file__).parent.rglob("*.py"):
-        assert len(path.read_text().splitlines()) <= 400, path
+        assert len(path.read_text().splitlines()) <= 600, path
 
 
 @pytest.mark.parametrize("documented", [LinearSVC, LinearSVCCV, compare_multiclass])

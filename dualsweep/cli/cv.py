@@ -126,8 +126,7 @@ def cv(
 
     Ends with exit code 0 if every relative duality gap is proven to be at most its tolerance, and
     with 1 if not: then C is chosen and the model written too. If the best C is the smallest or the
-    largest, a warning says so. Ctrl-C writes nothing and ends with
-    130.
+    largest, a warning says so. Ctrl-C writes nothing and ends with 130.
 
     For example:
       dualsweep cv a1a.svm

@@ -154,6 +154,7 @@ def _move_centres(X: Any) -> None:
 
 
 def _prove() -> None:
+    """Compute the bounds of a proof."""
     ones = np.ones(2)
     loss = loss_numbers("epsilon_insensitive")
     problem = Statement(ones[:, None], None, ones, ones, loss, None, 1.0, 1)

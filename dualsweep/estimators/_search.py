@@ -179,4 +179,4 @@ class _Ahead:
 
 
 def _pass(n: int) -> None:
-    """Leave a thread that has nothing to do alone."""
+    """Give a thread that waits nothing to do."""

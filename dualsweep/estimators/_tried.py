@@ -100,9 +100,7 @@ def go_further(
 
     def enough_above(n: int) -> bool:
         both = below.then(Tried.first(folds, n))
-        return both.since_best() >= patience or bool(
-            both.collect("relative_gap")[:, -1].max() > tol
-        )
+        return both.since_best() >= patience or not both.proves_last(tol)
 
     def enough_below(n: int) -> bool:
         means = [best, *(Tried.first(folds, m).mean[0] for m in range(1, n + 1))]

@@ -182,7 +182,7 @@ class CertifiedModel(CallbackSupportMixin, BaseEstimator):
         limits = "max_iter" if self.max_time is None else "max_iter, max_time"
         advice = f"Raise {limits} or tol, or scale the features"
         if self.relative_gap_ <= PROVABLE:
-            advice = "float64 cannot prove less: raise tol"
+            advice = "float64 can hardly prove less: raise tol"
         return f"{type(self).__name__} stopped at {shortfall(self)}. {advice}."
 
     def _as(self, kind: Any, shared: tuple[str, ...], **params: Any) -> Any:

@@ -142,13 +142,14 @@ class LinearSVCCV(SearchingC, DevicePredictions, LinearClassifier):  # type: ign
     support_ : ndarray of shape (n_support,)
         Rows with a nonzero dual variable.
     primal_objective_ : float
-        The model's objective P; the sum over the classes.
+        P of this model, rounded up; the sum over the classes.
     dual_objective_ : float
-        The bound D that no model's objective is below; the sum over the classes.
+        D, which no model's objective is below, rounded down; the sum over the classes.
     dual_gap_ : float
-        P - D, what could be gained at most.
+        A bound on P - D, what could be gained at most; the sum over the classes. It is no
+        difference of the two objectives, which are rounded.
     relative_gap_ : float
-        (P - D) / P, which `tol` bounds; the worst of the classes.
+        A bound on (P - D) / P, which `tol` is compared with; the worst of the classes.
     converged_ : bool
         Whether ``relative_gap_ <= tol``.
     n_iter_ : int

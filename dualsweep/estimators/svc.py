@@ -114,13 +114,14 @@ class LinearSVC(DevicePredictions, LinearClassifier, CertifiedModel):
     support_ : ndarray of shape (n_support,)
         Rows with a nonzero dual variable.
     primal_objective_ : float
-        P of this model; the sum over the classes.
+        P of this model, rounded up; the sum over the classes.
     dual_objective_ : float
-        D, which no model's objective is below; the sum over the classes.
+        D, which no model's objective is below, rounded down; the sum over the classes.
     dual_gap_ : float
-        P - D, what could be gained at most.
+        A bound on P - D, what could be gained at most; the sum over the classes. It is no
+        difference of the two objectives, which are rounded.
     relative_gap_ : float
-        (P - D) / P, which `tol` bounds; the worst of the classes.
+        A bound on (P - D) / P, which `tol` is compared with; the worst of the classes.
     converged_ : bool
         Whether ``relative_gap_ <= tol``.
     n_iter_ : int
@@ -155,8 +156,8 @@ class LinearSVC(DevicePredictions, LinearClassifier, CertifiedModel):
     X on a device, a CuPy array or CSR matrix or a torch tensor, is trained on there, all classes at
     once and by Newton steps alone: `solver`, `schedule`, `n_jobs` and `random_state` are without
     meaning. Attributes with a number per feature, class or row are arrays of the same library on
-    the same device. ``dual_gap_`` is ``P(coef_) - D(dual_coef_)``, so that ``|coef_ - dual_coef_ @
-    X|^2 <= 2 dual_gap_``, the intercept included. See docs/gpu.md.
+    the same device. ``dual_gap_`` bounds ``P(coef_) - D(dual_coef_)``, so that
+    ``|coef_ - dual_coef_ @ X|^2 <= 2 dual_gap_``, the intercept included. See docs/gpu.md.
 
     Ctrl-C ends `fit` early but leaves the estimator fitted, with the certificate of the model so
     far; `KeyboardInterrupt` is raised after that. Of one-versus-rest, classes that were not begun

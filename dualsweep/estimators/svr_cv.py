@@ -121,13 +121,14 @@ class LinearSVRCV(SearchingC, LinearRegressor):
     support_ : ndarray of shape (n_support,)
         Rows with a nonzero dual variable.
     primal_objective_ : float
-        The model's objective P.
+        P of this model, rounded up.
     dual_objective_ : float
-        The bound D that no model's objective is below.
+        D, which no model's objective is below, rounded down.
     dual_gap_ : float
-        P - D, what could be gained at most.
+        A bound on P - D, what could be gained at most. It is no
+        difference of the two objectives, which are rounded.
     relative_gap_ : float
-        (P - D) / P, which `tol` bounds.
+        A bound on (P - D) / P, which `tol` is compared with.
     converged_ : bool
         Whether ``relative_gap_ <= tol``.
     n_iter_ : int

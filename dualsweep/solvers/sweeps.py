@@ -138,7 +138,8 @@ def sweep_with_momentum(run: Run, sweeper: Any, policy: Policy) -> None:
         run.alpha *= scale
         sweeper.check(run, expand=False)
         if last or run.over or not sweeper.n_left:
-            sweeper.shares *= scale
+            with np.errstate(over="ignore"):  # shares of a gap near the largest float
+                sweeper.shares *= scale
             if given_up and run.dual < dual_before:
                 sweeper.go_back(run, before, rows)
             return

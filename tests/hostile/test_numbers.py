@@ -147,6 +147,21 @@ def test_no_certificate_is_refuted(formulation, problem, params):
     assert not np.isnan(scores).any()
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_features_too_large_for_float64_end_in_a_warning(fit_intercept):
+    """The optimum is far below what the rounding of a single margin costs."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 5))
+    y = (X @ rng.normal(size=5) > 0).astype(int)
+    X *= 1e10
+    model = LinearSVC(loss="hinge", fit_intercept=fit_intercept, max_iter=200, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="or scale the features"):
+        model.fit(X, y)
+    assert_true(model, X, y)
+    assert 0.0 < model.primal_objective_ < 1e-10
+    assert model.dual_objective_ < 0.5 * model.primal_objective_
+
+
 def extreme(rng):
     """Return rows, classes, weights and parameters of any size, all of them finite."""
 
@@ -175,7 +190,7 @@ def extreme(rng):
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_numbers_of_any_size_end_in_a_model_or_a_clear_error(seed):
-    """Neither do they in NumPy's warnings, which are errors here."""
+    """Never in one of NumPy's warnings, which are errors here."""
     rng = np.random.default_rng(seed)
     known = (*REFUSALS, "at least 2 classes", "but none for", "at least one non-zero number")
     models = 0
@@ -208,7 +223,7 @@ def test_numbers_of_any_size_on_a_device(monkeypatch):
         try:
             with config_context(array_api_dispatch=True):
                 model.fit(arrays.asarray(X), y, weight)
-        except (ValueError, np.linalg.LinAlgError):
+        except ValueError:
             continue
         models += 1
         assert np.isfinite(np.asarray(model.coef_)).all()
