@@ -59,7 +59,8 @@ N_TOTALS = 7
 # The arithmetic of a share with a diagonal, in parts of ``|s| + kink`` and of ``D |a|``. With b the
 # best dual variable, the second factor of ``(b - a) (s - kink - D (a + b) / 2)`` is off by at most
 # ``EPS (9/4 |s| + kink + 5/4 D |a|)``, and the product by as much again. A slack that moves by
-# twice that changes the share by more.
+# twice that changes the share by more: by ``(b - a) e + e^2 / (2 D)``, the slope of a share being
+# ``b - a`` and that of b at most ``1 / D``.
 OF_SLACK, OF_DUAL = 11.0 * EPS, 4.0 * EPS
 
 # An objective is off by so many EPS besides what rows say: products, sums, the square of w. Sums
@@ -110,25 +111,33 @@ def certify_rows(
         slack[t] = s
         norm = row_norm(rows, i, sqnorm)
         error = row_rounding(rows, i, goal, length * norm + level) + EPS * abs(s)
-        wider = error
+        best = best_dual(s, lower, upper, diag, kink)
+        steepest = abs(best)
+        share = max(gap_share(a, s, lower, upper, diag, kink), 0.0)
         if diag > 0.0:
-            wider += OF_SLACK * (abs(s) + kink) + OF_DUAL * diag * abs(a)
-        start, end = s - wider, s + wider
-        steepest = max(
-            abs(best_dual(start, lower, upper, diag, kink)),
-            abs(best_dual(end, lower, upper, diag, kink)),
-        )
+            wider = error + OF_SLACK * (abs(s) + kink) + OF_DUAL * diag * abs(a)
+            bend = wider / diag if abs(s) + wider > kink else 0.0
+            steepest += bend
+            most = share + (abs(best - a) + 0.5 * bend) * wider
+        elif abs(abs(s) - kink) > error:  # all on one side
+            most = share + abs(best - a) * error
+        else:
+            start, end = s - error, s + error
+            steepest = max(
+                abs(best_dual(start, lower, upper, diag, kink)),
+                abs(best_dual(end, lower, upper, diag, kink)),
+            )
+            most = max(
+                share,
+                gap_share(a, start, lower, upper, diag, kink),
+                gap_share(a, end, lower, upper, diag, kink),
+            )
         wobble = steepest * error + (SMALLEST if steepest > 0.0 else 0.0)  # a loss may underflow
         losses, lost = two_sum(losses, row_loss(s, lower, upper, diag, kink) + wobble)
         low += lost
         spread += wobble
-        share = max(gap_share(a, s, lower, upper, diag, kink), 0.0)
         seen += share
-        shares += max(
-            gap_share(a, start, lower, upper, diag, kink),
-            gap_share(a, end, lower, upper, diag, kink),
-            share,
-        )
+        shares += most
         lengths += abs(a) * norm
     totals[LOSSES] += losses + low
     totals[SPREAD] += spread
@@ -180,13 +189,12 @@ def certified(
     blur += UNDERFLOW if primal > 0.0 else 0.0
     most = primal + blur
     least = primal - blur - 2.0 * (1.0 + n * EPS) * spread
-    least = max(least, (0.5 - OF_OBJECTIVE * EPS) * size)  # losses are not negative
+    # Losses are not negative. `size` is above the square of w by as much as `primal` may be off.
+    least = max(least, (0.5 - (2.0 * calls + OF_OBJECTIVE) * EPS) * size)
     terms = calls + 2.0 + n * (n * EPS) if compensated else n
     away = distance + drift + (1.0 + n * EPS) * terms * EPS * lengths
     gap = (1.0 + (n + 16) * EPS) * (shares + 0.5 * away * away)
     gap += UNDERFLOW if primal > 0.0 else 0.0
-    if not seen < np.inf:  # NaN is no share, and the larger of two numbers may hide it
-        gap = np.inf
     return Certified(most, least - gap, gap, relative(gap, least), relative(seen, primal))
 
 
@@ -199,18 +207,32 @@ def relative(gap: float, primal: float) -> float:
 
 @jit
 def squared_length(w: Any) -> float:
-    """Return ``w.w``, w in one dimension: a bound from above, and within 4 EPS + (n EPS)^2 of it.
+    """Return ``w.w``, w in one dimension: a bound from above, and within 6 EPS + (n EPS)^2 of it.
 
     It is 0 only if all of w is.
     """
-    total, low, used = 0.0, 0.0, False
-    for j in range(w.shape[0]):
-        v = np.float64(w[j])
-        used |= v != 0.0
-        total, lost = two_sum(total, v * v)
+    total, low = 0.0, 0.0
+    d = w.shape[0]
+    whole = d - d % 8
+    for j in range(0, whole, 8):  # compensated sums of sums of eight: a third of the time
+        left = (_square(w[j]) + _square(w[j + 1])) + (_square(w[j + 2]) + _square(w[j + 3]))
+        right = (_square(w[j + 4]) + _square(w[j + 5])) + (_square(w[j + 6]) + _square(w[j + 7]))
+        total, lost = two_sum(total, left + right)
         low += lost
-    n = np.float64(w.shape[0])
-    return (1.0 + 2.0 * EPS + (n * EPS) ** 2) * (total + low) + n * DENORMAL if used else 0.0
+    for j in range(whole, d):
+        total, lost = two_sum(total, _square(w[j]))
+        low += lost
+    total, n = total + low, np.float64(d)
+    used = total != 0.0
+    if not used:  # squares may have underflowed
+        for j in range(d):
+            used |= w[j] != 0.0
+    return (1.0 + 3.0 * EPS + (n * EPS) ** 2) * total + n * DENORMAL if used else 0.0
+
+
+@jit_inline
+def _square(value: float) -> float:
+    return np.float64(value) * np.float64(value)
 
 
 @jit_inline

@@ -228,6 +228,17 @@ def test_constant_rows_of_100000_entries(formulation, layout, tmp_path, monkeypa
     assert_true(model, X, y)
 
 
+@pytest.mark.parametrize("layout", ["csr", "dense", "blocks", "device", "numpy csr"])
+def test_an_objective_that_is_all_weights(layout, tmp_path, monkeypatch):
+    """Their squares are summed up with less care on a device."""
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    X = np.outer([-112.0, 56.0, 101.0, -112.0, -112.0, 112.0], np.ones(90_000))
+    y = np.array([0, 1, 1, 0, 0, 1])
+    model = LinearSVC(loss="hinge", C=193.0, tol=1e-5, random_state=0)
+    fitted(model, X, y, None, layout, tmp_path / "store")
+    assert_true(model, X, y)
+
+
 @full_size
 @pytest.mark.parametrize("layout", ["csr", "dense"])
 def test_constant_rows_of_4_million_entries(layout, tmp_path):
