@@ -112,6 +112,7 @@ def problem_of(rng, formulation):
         "fit_intercept": bool(rng.integers(3)),
         "intercept_scaling": float(rng.choice([1.0, 0.7])),
         "max_iter": 50 if n * d > 1000 else 200,
+        "max_time": 20.0 if n * d > 1_000_000 else None,
     }
     if regresses:
         params["epsilon"] = float(rng.choice([0.0, 0.1 * np.std(y)]))
