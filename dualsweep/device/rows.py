@@ -26,8 +26,8 @@ SLICE_BYTES = 256
 # else a slice is converted each time it is needed.
 WIDE_PART = 0.125
 
-# Longer dense rows are multiplied so many features at a time: the error of a sum grows with the
-# number of its terms, and sums of sums have fewer.
+# Features of a dense row that are multiplied at a time. The error of a sum grows with the number of
+# its terms: a sum of shorter sums is more accurate.
 FEATURES = 4096
 
 

@@ -294,7 +294,7 @@ class OneVersusRest(Terms):
         return Sums(*(xp.sum(each, axis=0) for each in found))
 
     def _diag(self, cost: Any) -> Any:
-        """Return the diagonal of each row; of no cost, that of a cost of 1."""
+        """Return the diagonal of each row. A row without a cost gets that of a cost of 1."""
         xp = self.space.xp
         return self.loss.diag / xp.where(cost > 0, cost, xp.ones_like(cost))
 

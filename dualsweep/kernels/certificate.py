@@ -22,6 +22,7 @@ are compensated (`dualsweep.rows.compensated`), and n EPS becomes (n EPS)^2.
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,7 @@ __all__ = [
     "Certified",
     "certified",
     "certify_rows",
+    "feature_length",
     "relative",
     "row_norm",
     "settle_rows",
@@ -228,6 +230,11 @@ def squared_length(w: Any) -> float:
         for j in range(d):
             used |= w[j] != 0.0
     return (1.0 + 3.0 * EPS + (n * EPS) ** 2) * total + n * DENORMAL if used else 0.0
+
+
+def feature_length(w: Any) -> float:
+    """Return at least the length of weights without the intercepts, of one class or several."""
+    return sqrt(squared_length(w[:-1].ravel("K")))
 
 
 @jit_inline

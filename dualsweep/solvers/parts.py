@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from math import sqrt
 from typing import Any, Protocol
 
 import numpy as np
 
 from .._random import random_state
-from ..kernels.certificate import squared_length
+from ..kernels.certificate import feature_length
 from ..problems.multiclass import MulticlassProblem
 from .iterates import slacks_of
 from .run import Run
@@ -84,7 +83,7 @@ class Part:
     def totals(self, problem: Any, w: Any, which: str, compensated: bool = False) -> Answer:
         """Return what a certificate of w and the dual variables adds up."""
         members, duals = problem.candidates, self.duals(problem, which)
-        length, slack = sqrt(squared_length(w[:-1].ravel("K"))), np.empty(len(members))
+        length, slack = feature_length(w), np.empty(len(members))
         return None, problem.totals(members, duals, w, length, slack, compensated=compensated)
 
     def begin(self, problem: Any, w: Any) -> Answer:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .._clock import clock
-from ..kernels.certificate import OF_OBJECTIVE, Certified, certified, relative, squared_length
+from ..kernels.certificate import OF_OBJECTIVE, Certified, certified, feature_length, relative
 from ..problems.result import HISTORY_DTYPE, Known, Progress, Result
 from ..rows.functions import EPS
 
@@ -334,7 +334,7 @@ def certificate_of(
     compensated: bool = False,
 ) -> Certified:
     """Return what w and `alpha` prove; fill in what it sees of the members."""
-    length = sqrt(squared_length(w[:-1].ravel("K")))
+    length = feature_length(w)
     totals = problem.totals(members, alpha, w, length, slack, compensated=compensated)
     return certified(problem.size(w), totals, len(members), compensated=compensated)
 
