@@ -5,8 +5,6 @@ import gc
 
 from ._interrupt import leave_on_interrupt
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Run the command line.

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from threading import Lock
 from time import perf_counter
 
-__all__ = ["clock", "compiling", "seconds_compiling"]
-
 
 class _Waits:
     """When threads wait for kernels, as far as that overlaps only once."""

@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["digest", "forget"]
-
 _PACKAGE = __name__.partition(".")[0]
 _CO_HAS_DOCSTRING = 0x4000000  # from Python 3.14 on
 

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["to_host"]
-
 
 def to_host(array: Any) -> Any:
     """Return an array of any library and device as NumPy's; sparse ones of SciPy as they are."""

@@ -6,8 +6,6 @@ import os
 import signal
 import sys
 
-__all__ = ["INTERRUPTED", "leave_on_interrupt", "raise_on_interrupt"]
-
 INTERRUPTED = 130  # exit code, as a shell has it for a process that the signal ended
 
 

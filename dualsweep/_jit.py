@@ -26,24 +26,6 @@ from numba.core.caching import IndexDataCacheFile
 from . import _content
 from ._clock import compiling
 
-__all__ = [
-    "DOT_MATH",
-    "FUSED_MATH",
-    "fused",
-    "generic",
-    "implements",
-    "intrinsic",
-    "jit",
-    "jit_inline",
-    "jit_sums",
-    "leading_zeros",
-    "load_word",
-    "multiply_high",
-    "on_compilation",
-    "prefetch",
-    "trailing_zeros",
-]
-
 # Sums may be reordered and fused, but NaN and infinity keep their meaning (bounds are infinite).
 DOT_MATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
 FUSED_MATH = {"nsz", "contract"}  # fused, but in the order they are written in

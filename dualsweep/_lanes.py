@@ -15,8 +15,6 @@ from numba.core import cgutils, types
 
 from ._jit import FUSED_MATH, intrinsic
 
-__all__ = ["add_outer_lanes", "add_scores_lanes"]
-
 # Classes at a time, and how many sums of each are added to in turns: an addition takes some cycles.
 LANES = {16: 2, 8: 4, 4: 4, 2: 4, 1: 4}
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from ._jit import jit, multiply_high
 
-__all__ = ["random_below", "random_state", "shuffle", "uniform"]
-
 
 def random_state(*seed: int) -> Any:
     """Return a generator state for kernels, well mixed from any tuple of integers."""

@@ -16,8 +16,6 @@ from numba.extending import get_cython_function_address
 
 from ._jit import jit
 
-__all__ = ["add_lower", "cholesky", "cholesky_solve", "regular_cholesky"]
-
 _INT, _ARRAY = ctypes.POINTER(ctypes.c_int), ctypes.c_void_p
 
 

@@ -28,21 +28,6 @@ from numba.core import cgutils, types
 from ._jit import intrinsic, jit, jit_inline
 from ._threads import Workers, count_cores
 
-__all__ = [
-    "NO_PART",
-    "OVER",
-    "PATIENCE",
-    "STEP_DONE",
-    "Team",
-    "end_phases",
-    "is_last_part",
-    "new_team",
-    "next_part",
-    "open_phase",
-    "wants_end",
-    "work_together",
-]
-
 OVER, STEP_DONE, NO_PART = -1, -2, -3  # instead of a phase, and what a kernel of a team returns
 
 # Places of a team's numbers: each has a cache line. The first is three numbers in one, which are

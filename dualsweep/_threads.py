@@ -12,8 +12,6 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Workers", "count_cores", "count_threads", "one_blas_thread"]
-
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 

@@ -17,8 +17,6 @@ from .datasets import make_text_like
 from .estimators import LinearSVC
 from .plotting import ConvergenceDisplay
 
-__all__ = ["Fit", "run"]
-
 N_FEATURES = 50_000  # of the generated text
 TOL = 1e-4  # how far above the optimum everybody has to come, relatively
 BOUND_TOL = 1e-6  # of the lower bound that all are measured against

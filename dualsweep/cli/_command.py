@@ -32,16 +32,6 @@ from ..io._files import overlap
 from ..training.progress import announce_compilation
 from ._options import first_column, in_options
 
-__all__ = [
-    "BAD",
-    "FAILED",
-    "INTERRUPTED",
-    "MEGABYTE",
-    "Command",
-    "classes_of",
-    "in_bytes",
-]
-
 FAILED, BAD = 1, 2
 MEGABYTE = 1 << 20
 

@@ -7,8 +7,6 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-__all__ = ["Answering"]
-
 # What options of LIBLINEAR's train and predict are called here.
 TRAIN = {
     "-s": "use --loss and --multi-class. -s 1 and -s 2 are --loss squared_hinge (the default), "

@@ -20,42 +20,6 @@ from ..training.settings import BIASES, INTERCEPTS, Settings
 if TYPE_CHECKING:
     from ..estimators import LinearSVC, LinearSVCCV, LinearSVR, LinearSVRCV
 
-__all__ = [
-    "AnyLoss",
-    "Bias",
-    "ClassWeight",
-    "Data",
-    "Epsilon",
-    "Force",
-    "Intercept",
-    "Json",
-    "Loss",
-    "MaxIter",
-    "MemoryLimit",
-    "ModelFormat",
-    "MultiClass",
-    "NJobs",
-    "NoIntercept",
-    "Quiet",
-    "Schedule",
-    "Seed",
-    "Solver",
-    "Task",
-    "Tol",
-    "TrainJobs",
-    "ZeroBased",
-    "any_loss",
-    "check_parameters",
-    "check_task",
-    "choice",
-    "class_weights",
-    "first_column",
-    "in_options",
-    "one_of",
-    "parse_costs",
-    "positive",
-]
-
 
 def positive(param: typer.CallbackParam, value: Any) -> Any:
     """Refuse a number that is not positive, or infinite."""

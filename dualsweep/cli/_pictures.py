@@ -9,8 +9,6 @@ import typer
 
 from ..io._files import atomic_file, check_target
 
-__all__ = ["Plot", "check_picture", "new_figure", "save_picture"]
-
 Plot: TypeAlias = Annotated[
     Path | None,
     typer.Option(

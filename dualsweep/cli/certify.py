@@ -29,8 +29,6 @@ from ._options import (
 if TYPE_CHECKING:
     from ..estimators import LinearSVC, LinearSVR
 
-__all__ = ["certify"]
-
 SAME = 1e-9  # relative difference of objectives that rounding explains
 
 

@@ -33,8 +33,6 @@ from ._pictures import Plot, check_picture, new_figure, save_picture
 if TYPE_CHECKING:
     from ..estimators import MulticlassComparison
 
-__all__ = ["compare"]
-
 
 def compare(
     file: Data,

@@ -44,8 +44,6 @@ from .train import WRITERS, certificate, destination
 if TYPE_CHECKING:
     from ..estimators import LinearSVCCV, LinearSVRCV
 
-__all__ = ["cv"]
-
 
 def cv(
     file: Data,

@@ -29,8 +29,6 @@ from ._options import (
     first_column,
 )
 
-__all__ = ["convert", "info", "kind_of"]
-
 MOST_CLASSES = 20  # to list
 
 

@@ -11,8 +11,6 @@ from rich.console import Console
 from ._command import Command
 from ._options import Json
 
-__all__ = ["demo"]
-
 
 def demo(
     rows: Annotated[

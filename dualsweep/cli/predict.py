@@ -24,8 +24,6 @@ from ._options import (
 )
 from .data import kind_of
 
-__all__ = ["predict"]
-
 
 class Answer(NamedTuple):
     """Labels of some rows, and the values that were asked for."""

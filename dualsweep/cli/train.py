@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from .._interrupt import INTERRUPTED
 from ..io import Store, save_liblinear, save_model
 from ..io._files import check_target
 from ..io.liblinear import integer_classes
@@ -18,7 +19,7 @@ from ..io.model import read_model
 from ..training import Context, Settings, draw_seed, load_if_it_fits, training_data
 from ..training import train as train_model
 from ..training.verdict import shortfall
-from ._command import FAILED, INTERRUPTED, Command, classes_of, in_bytes
+from ._command import FAILED, Command, classes_of, in_bytes
 from ._options import (
     AnyLoss,
     Bias,
@@ -45,8 +46,6 @@ from ._options import (
     class_weights,
     positive,
 )
-
-__all__ = ["WRITERS", "certificate", "destination", "train"]
 
 WRITERS = {"npz": save_model, "liblinear": save_liblinear}
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")

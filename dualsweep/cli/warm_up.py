@@ -26,8 +26,6 @@ from ..training.formulations import FORMULATIONS
 from ._command import Command
 from ._options import Json, Quiet
 
-__all__ = ["warm_up"]
-
 LAYOUTS = {"sparse": sp.csr_array, "dense": np.asarray}
 TYPES = {"float32": np.float32, "float64": np.float64}
 

@@ -12,8 +12,6 @@ import numpy as np
 
 from .._host import to_host
 
-__all__ = ["OnHost", "Space"]
-
 PRECISION = RLock()  # held while torch's setting, one for all threads, is not what it was
 
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from .iterate import Iterate
 
-__all__ = ["conjugate_gradients", "direct", "direct_worth"]
-
 # Conjugate gradients end where the residual is this part of the gradient, or smaller.
 FORCING = 0.2
 

@@ -13,8 +13,6 @@ import numpy as np
 from .rows import Rows
 from .terms import OneVersusRest, Terms
 
-__all__ = ["Iterate"]
-
 # What `dualsweep.solvers.iterates` has of the same name. Conjugate gradients take the longer the
 # smaller rho is, so it falls less: products of the Hessian to a gap of 1e-6, of 2,000 x 200 pixels
 # of mnist at C = 1, hinge / Weston-Watkins / Crammer-Singer: 771 / 2888 / 3332; with a factor of

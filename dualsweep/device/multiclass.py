@@ -13,8 +13,6 @@ from ..rows.functions import EPS
 from .arrays import Space
 from .terms import Implied, Sums, Terms, rounded_down
 
-__all__ = ["AllAtOnce"]
-
 
 class AllAtOnce(Terms):
     """Crammer-Singer (`joint`) or Weston-Watkins: one problem over all columns."""

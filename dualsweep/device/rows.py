@@ -13,8 +13,6 @@ from typing import Any
 from ..rows.functions import EPS
 from .arrays import OnHost, Space
 
-__all__ = ["DenseRows", "Rows", "SparseRows"]
-
 # Numbers that an array made of a slice of the rows has at most, on a device and in host memory,
 # where it should stay in the cache.
 SLICE, HOST_SLICE = 1 << 26, 1 << 20

@@ -18,8 +18,6 @@ from .iterate import Iterate
 from .rows import Rows
 from .terms import Terms
 
-__all__ = ["Solution", "best_start", "bytes_per_class", "solve"]
-
 # A certificate is computed where the gap seems to be at most this part of what is to be proven.
 TRY_AT = 0.95
 

@@ -17,8 +17,6 @@ from ..problems.losses import loss_of
 from ..rows.functions import EPS
 from .arrays import Space
 
-__all__ = ["Implied", "OneVersusRest", "Sums", "Terms"]
-
 INF = float("inf")
 
 

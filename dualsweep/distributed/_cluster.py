@@ -24,8 +24,6 @@ from distributed.scheduler import KilledWorker
 from ._data import Lazy
 from ._work import Answer, Home, Recipe, add, forget, hold, signed_duals
 
-__all__ = ["Cluster", "ClusterParts"]
-
 LOOK_AFTER = 1.0  # seconds to wait for answers before asking whether all workers are there
 
 # How often workers may be lost before training gives up, and how many seconds partitions may take

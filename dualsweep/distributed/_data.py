@@ -10,8 +10,6 @@ import dask.array as da
 from ..solvers.blocks import Blocks
 from ._work import StoreBlock, as_block, as_column
 
-__all__ = ["Lazy", "is_collection", "partitions"]
-
 # Rows, labels and weights of a partition, delayed; rows may be a block of a store, weights None.
 Lazy = tuple[Any, Any, Any]
 

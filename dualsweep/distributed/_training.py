@@ -22,8 +22,6 @@ from ..training.settings import Settings
 from ._cluster import Cluster, ClusterParts
 from ._work import Recipe
 
-__all__ = ["ClusterSet"]
-
 
 class ClusterSet:
     """Rows in the partitions of a cluster, and how much each of them counts.

@@ -27,19 +27,6 @@ from ..training.data import check_finite
 from ..training.formulations import Formulation, PerClass, formulation
 from ..training.settings import Settings
 
-__all__ = [
-    "Description",
-    "Home",
-    "Recipe",
-    "StoreBlock",
-    "add",
-    "as_block",
-    "as_column",
-    "forget",
-    "hold",
-    "signed_duals",
-]
-
 # Part of a worker's memory that its partitions may take; the rows of those past it are read from
 # disk each time, one partition after the other. Dask stops giving tasks to a worker at 0.8 of its
 # memory. Of 1 GB, Python and its libraries take 0.25, and a partition that is read needs room: with

@@ -21,8 +21,6 @@ from ._cluster import Cluster
 from ._data import is_collection, partitions
 from ._training import ClusterSet
 
-__all__ = ["LinearSVC"]
-
 
 @with_choices
 class LinearSVC(InMemory):

@@ -32,8 +32,6 @@ from .certified import CertifiedModel
 from .svc import LinearSVC
 from .svr import LinearSVR
 
-__all__ = ["Certificate", "certify"]
-
 # The lower bound is sought to within this part of the tolerance, the rest is for the model.
 BOUND_SHARE = 0.25
 

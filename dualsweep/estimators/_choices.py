@@ -12,8 +12,6 @@ from ..solvers.schedules import SCHEDULES
 from ..training.formulations import FORMULATIONS
 from ..training.settings import INTERCEPTS
 
-__all__ = ["CONSTRAINTS", "REGISTRIES", "with_choices"]
-
 REGISTRIES: dict[str, Any] = {
     "loss": LOSSES,
     "multi_class": FORMULATIONS,

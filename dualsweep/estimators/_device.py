@@ -15,8 +15,6 @@ from .._host import to_host
 from ..device.arrays import Space
 from ..training import OnDevice
 
-__all__ = ["DevicePredictions", "check_device_data", "refuse_device", "space_of"]
-
 SLICE = 1 << 26  # scores computed at a time for predictions
 
 

@@ -25,9 +25,6 @@ from ..training import BlockSet, Context, DeviceSet, Fitted, Settings, TrainingS
 from ..training.progress import Bars
 from .certified import CertifiedModel
 
-__all__ = ["Fold", "FoldBar", "Point", "advance_folds", "masks_of"]
-
-
 _ASSESS, _TRAIN = 0, 1  # what comes first for a C
 
 

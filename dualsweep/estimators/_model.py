@@ -13,8 +13,6 @@ from sklearn.utils._param_validation import InvalidParameterError, StrOptions
 from ..rows.layouts import check_sparse
 from ..solvers.blocks import Blocks
 
-__all__ = ["HABITS", "LinearClassifier", "LinearRegressor"]
-
 # Parameters of scikit-learn's `LinearSVC` that mean nothing here, for scripts that set them.
 HABITS: dict[str, list[Any]] = {
     "penalty": [StrOptions({"l2"})],

@@ -7,8 +7,6 @@ from typing import Any
 from .._host import to_host
 from .svc import LinearSVC
 
-__all__ = ["OnHost"]
-
 
 class OnHost(LinearSVC):
     """A model that predicts for rows on a device, and returns what it predicts on the host.

@@ -35,8 +35,6 @@ from ._validation import check_store_labels, check_weights
 if TYPE_CHECKING:
     from ._certificate import Certificate
 
-__all__ = ["prove", "save_proof"]
-
 
 def save_proof(
     model: Any, path: str | Path, X: Any, y: Any, sample_weight: Any, force: bool

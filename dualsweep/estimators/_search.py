@@ -14,8 +14,6 @@ from ._folds import Fold, FoldBar, advance_folds
 from ._tried import Tried, choose, go_further
 from .certified import CertifiedModel
 
-__all__ = ["search"]
-
 # Where folds and classes make fewer than ENOUGH problems, threads would wait for each other if each
 # C started from the one before: then STRIDE of them are tried at once. That takes some 10 % more
 # processor time (imdb), since solutions for a smaller C are worth less.

@@ -10,8 +10,6 @@ import numpy as np
 
 from ._folds import Fold, Point
 
-__all__ = ["Tried", "choose", "go_further"]
-
 # Weights that grow faster than this power of C: rows are still at their bound, as at C = 0, and the
 # scores stand still because nothing but the length of the weights has changed yet.
 STILL_GROWING = 0.5

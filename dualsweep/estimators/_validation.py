@@ -17,8 +17,6 @@ from ..solvers.blocks import Blocks
 from ..training import OnDevice
 from ._device import check_device_data, refuse_device, space_of
 
-__all__ = ["check_Cs", "check_data", "check_store_labels", "check_weights"]
-
 # What an integer number of values of C spans: Wang and Scott's grid (2021, section 5), and wide
 # enough for rows of about unit length, as text has. A search takes it in units of the data; see
 # `dualsweep.training.unit_cost`.

@@ -37,8 +37,6 @@ from ._validation import check_data
 if TYPE_CHECKING:
     from ._certificate import Certificate
 
-__all__ = ["CertifiedModel"]
-
 Model = TypeVar("Model", bound="CertifiedModel")
 
 # Relative gaps below it may be all rounding.

@@ -21,8 +21,6 @@ from ._folds import Fold, FoldBar, Point
 from ._validation import check_Cs, check_data
 from .svc import LinearSVC
 
-__all__ = ["MulticlassComparison", "compare_multiclass"]
-
 TRAIN, VALIDATE, TEST = range(3)
 CUTS = (0.6, 0.8)  # train on 60 % of each class, validate on 20 %, test on 20 %
 

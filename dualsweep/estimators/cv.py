@@ -12,8 +12,6 @@ from ._model import LinearClassifier
 from .searching import SearchingC
 from .svc import LinearSVC
 
-__all__ = ["LinearSVCCV"]
-
 SHARED = (
     "loss",
     "multi_class",

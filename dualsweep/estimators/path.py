@@ -28,8 +28,6 @@ from .certified import CertifiedModel
 from .svc import LinearSVC
 from .svr import LinearSVR
 
-__all__ = ["SVCPath", "svc_path", "svr_path"]
-
 
 @dataclass(frozen=True)
 class SVCPath:

@@ -38,8 +38,6 @@ from .certified import CertifiedModel
 if TYPE_CHECKING:
     from ._certificate import Certificate
 
-__all__ = ["SearchingC"]
-
 
 class SearchingC:
     """A model that chooses its own C, by the score of folds."""

@@ -11,8 +11,6 @@ from ._device import DevicePredictions
 from ._model import HABITS, LinearClassifier
 from .certified import CertifiedModel
 
-__all__ = ["LinearSVC"]
-
 
 @with_choices
 class LinearSVC(DevicePredictions, LinearClassifier, CertifiedModel):

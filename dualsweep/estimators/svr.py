@@ -12,8 +12,6 @@ from ._choices import with_choices
 from ._model import LinearRegressor
 from .certified import CertifiedModel
 
-__all__ = ["LinearSVR"]
-
 
 @with_choices
 class LinearSVR(CertifiedModel, LinearRegressor):

@@ -9,8 +9,6 @@ from ._model import LinearRegressor
 from .searching import SearchingC
 from .svr import LinearSVR
 
-__all__ = ["LinearSVRCV"]
-
 SHARED = (
     "loss",
     "epsilon",

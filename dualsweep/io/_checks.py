@@ -8,17 +8,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "MOST_TEXT",
-    "check_characters",
-    "check_indices",
-    "check_indptr",
-    "check_weights",
-    "is_count",
-    "is_number",
-    "parse_object",
-]
-
 MOST_TEXT = 64 << 20  # characters of JSON; parsed, they take up to 20 times the memory
 LAST_CHARACTER = 0x10FFFF
 

@@ -16,8 +16,6 @@ import numpy as np
 from ._files import naming
 from ._text import NEWLINE
 
-__all__ = ["Slot", "read_chunks"]
-
 PADDING = 8  # a newline, and what the kernel may read after it
 
 

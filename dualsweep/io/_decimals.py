@@ -15,8 +15,6 @@ import numpy as np
 
 from .._jit import jit_inline, leading_zeros, load_word, multiply_high, trailing_zeros
 
-__all__ = ["float_bits", "scan_decimal", "scan_digits"]
-
 MINUS, PLUS, POINT, ZERO, SMALL_E, LARGE_E = b"-+.0eE"
 
 MOST_DIGITS = 19  # 10**19 < 2**64

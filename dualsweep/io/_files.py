@@ -10,17 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-__all__ = [
-    "atomic_file",
-    "check_target",
-    "follow",
-    "mode_of",
-    "naming",
-    "overlap",
-    "taken",
-    "temporary_beside",
-]
-
 KINDS = {
     stat.S_IFDIR: "directory",
     stat.S_IFIFO: "pipe",

@@ -14,8 +14,6 @@ import numpy as np
 from ._checks import check_characters
 from ._files import atomic_file, naming
 
-__all__ = ["plain", "read_arrays", "read_npy_header", "write_arrays"]
-
 PIECE = 1 << 20  # bytes to read at a time
 MOST_DEFLATED = 1032  # bytes that deflate makes of one at most
 

@@ -11,8 +11,6 @@ import numpy as np
 from ._chunks import Slot
 from ._text import DONE, HUGE_INDEX, MOST_INDEX_DIGITS, NO_ENTRY, Walk, parse_lines
 
-__all__ = ["Block", "MalformedError", "parse_chunk"]
-
 HARD = 4096  # numbers left to Python that a chunk has room for at first
 SHOWN = 40  # characters of bad text in an error
 EXACT = 2.0**53  # below, float64 has every integer

@@ -21,17 +21,6 @@ from zlib import crc32
 from ._checks import MOST_TEXT, is_count, parse_object
 from ._files import naming
 
-__all__ = [
-    "ARRAYS",
-    "CRC",
-    "FORMAT",
-    "HEADER",
-    "VERSION",
-    "array_file",
-    "canonical",
-    "read_header",
-]
-
 FORMAT = "dualsweep store"
 VERSION = 1
 HEADER = "header.json"

@@ -12,8 +12,6 @@ from pathlib import Path
 from ._files import follow, mode_of, naming, taken, temporary_beside
 from ._store_format import ARRAYS, HEADER, array_file, read_header
 
-__all__ = ["check_new_store", "new_store"]
-
 OCCUPIED = (errno.EEXIST, errno.ENOTEMPTY)
 
 

@@ -20,8 +20,6 @@ from ._files import naming
 from ._npz import read_npy_header
 from ._store_format import ARRAYS, array_file, canonical, read_header
 
-__all__ = ["Store", "open_store"]
-
 LONGEST_START = 1 << 14  # bytes before the numbers in a file of NumPy; it reads no more than 10,000
 
 

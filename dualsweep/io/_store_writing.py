@@ -20,8 +20,6 @@ from ._store_placing import new_store
 from ._store_reading import Store
 from .svmlight import iter_svmlight
 
-__all__ = ["Writer", "convert_svmlight", "open_writer", "write_store"]
-
 BLOCK_BYTES = 64 << 20
 FLOATS = (np.float32, np.float64)
 

@@ -9,17 +9,6 @@ import numpy as np
 from .._jit import jit, jit_inline
 from ._decimals import float_bits, scan_decimal, scan_digits
 
-__all__ = [
-    "DONE",
-    "HUGE_INDEX",
-    "MOST_INDEX_DIGITS",
-    "NEWLINE",
-    "NOT_INCREASING",
-    "NO_ENTRY",
-    "Walk",
-    "parse_lines",
-]
-
 TAB, NEWLINE, RETURN, SPACE, HASH, COMMA, COLON = b"\t\n\r #,:"
 QUERY = tuple(b"qid:")
 

@@ -11,8 +11,6 @@ import numpy as np
 from ._checks import parse_object
 from ._npz import read_arrays, write_arrays
 
-__all__ = ["Checkpoint"]
-
 SETTINGS = "settings"
 
 

@@ -15,8 +15,6 @@ from ._npz import read_arrays
 from .store import open_store
 from .svmlight import load_svmlight
 
-__all__ = ["check_width", "load_data"]
-
 CSR = ("data", "indices", "indptr", "shape")
 ZIP_MAGIC = b"PK"
 

@@ -18,8 +18,6 @@ from ._files import atomic_file, naming
 if TYPE_CHECKING:
     from ..estimators import LinearSVC, LinearSVR
 
-__all__ = ["MAGIC", "integer_classes", "load_liblinear", "read_liblinear", "save_liblinear"]
-
 MAGIC = b"solver_type"  # what a file starts with
 
 # What LIBLINEAR calls a formulation of ours, and what its formulations are here.

@@ -27,8 +27,6 @@ from .liblinear import MAGIC, read_liblinear
 if TYPE_CHECKING:
     from ..estimators import LinearSVC, LinearSVR
 
-__all__ = ["load_model", "read_model", "save_model"]
-
 FORMAT = 1
 
 # Parameters of all models, and those that only one kind has.

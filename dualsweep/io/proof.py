@@ -10,8 +10,6 @@ import numpy as np
 
 from ._files import atomic_file
 
-__all__ = ["ProvenProblem", "write_proof"]
-
 FORMAT = 1
 LINES = 1 << 16  # that are made at a time
 

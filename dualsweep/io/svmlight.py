@@ -23,8 +23,6 @@ ABOUT_TABLES = (
     "Python: LinearSVC takes the frames that pandas and polars read."
 )
 
-__all__ = ["iter_svmlight", "load_svmlight"]
-
 CHUNK = 4 << 20  # bytes of text that a thread parses at a time
 
 

@@ -33,25 +33,6 @@ from ..rows.functions import EPS, SMALLEST, row_count, row_rounding, row_slack
 from ..rows.layouts import Rows
 from .loss import Loss, best_dual, box, gap_share, row_loss, target_of
 
-__all__ = [
-    "CALLS",
-    "DRIFT",
-    "LENGTHS",
-    "LOSSES",
-    "N_TOTALS",
-    "SEEN",
-    "SHARES",
-    "SPREAD",
-    "Certified",
-    "certified",
-    "certify_rows",
-    "feature_length",
-    "relative",
-    "row_norm",
-    "settle_rows",
-    "squared_length",
-]
-
 # What is added up: losses at most, and by how much they may be less; shares of the gap at most, and
 # as they were computed; the lengths of what weights are summed from, and by how much these are off
 # besides the rounding of that sum; how many calls of kernels added to the totals.

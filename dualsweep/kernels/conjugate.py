@@ -26,8 +26,6 @@ from ..rows.functions import is_csr
 from ..rows.layouts import Rows
 from .newton_multiclass import add_curvature
 
-__all__ = ["FEATURE_PARTS", "SOLVE", "STEPS", "System", "conjugate_gradients", "first_numbers"]
-
 # The phases of a step, by kind: the product with the Hessian, in parts of the rows; its sum over
 # these, and the preconditioner, by class; the rest, in so many parts of the features.
 PRODUCT, SUM, SOLVE, CENTRE, TURN = 0, 1, 2, 3, 4

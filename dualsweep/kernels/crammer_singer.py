@@ -9,8 +9,6 @@ import numpy as np
 from .._jit import jit, jit_inline, jit_sums
 from .sorting import sort_descending
 
-__all__ = ["crammer_singer_level"]
-
 GUESSES = 8
 
 

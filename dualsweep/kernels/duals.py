@@ -14,18 +14,6 @@ import numpy as np
 
 from .._jit import generic, implements, jit_inline, jit_sums, prefetch
 
-__all__ = [
-    "MOST_SLOTS",
-    "Slots",
-    "SlottedDuals",
-    "inner_duals",
-    "is_slots",
-    "load_duals",
-    "movable_duals",
-    "prefetch_duals",
-    "store_duals",
-]
-
 FIRST_SLOTS = 8
 
 # A block step of Crammer-Singer sets at most this many dual variables of a row, or twice as many as

@@ -7,8 +7,6 @@ from typing import Any
 from .._jit import jit, jit_inline
 from .loss import Loss, best_dual, box
 
-__all__ = ["best_intercept"]
-
 HALVINGS = 100  # of what the intercept is known to be in, unless it is two neighbours before
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from .._jit import jit
 
-__all__ = ["number_values"]
-
 
 @jit
 def number_values(y: Any, first: Any, codes: Any) -> int:

@@ -24,18 +24,6 @@ import numpy as np
 from .._jit import generic, implements, jit, jit_inline
 from ..rows.functions import SMALLEST
 
-__all__ = [
-    "Loss",
-    "best_dual",
-    "beyond",
-    "bounds",
-    "box",
-    "gap_share",
-    "row_loss",
-    "sum_losses",
-    "target_of",
-]
-
 
 class Loss(NamedTuple):
     """The box ``[C_i * lower, C_i * upper]`` of a dual variable, diagonal ``diag / C_i``, and kink.

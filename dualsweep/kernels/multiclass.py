@@ -40,8 +40,6 @@ from .duals import (
 )
 from .weston_watkins import weston_watkins_level
 
-__all__ = ["block_step", "certify_rows_multiclass", "signed_duals", "sweep_multiclass"]
-
 SQRT_2 = float(np.sqrt(2.0))
 
 # Errors in EPS, beside those of scores: of ``1 - s_y + s_m``, in parts of ``1 + |s_y| + |s_m|``;

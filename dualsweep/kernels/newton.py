@@ -14,26 +14,6 @@ from ..rows.functions import is_csr, row_axpy, row_dot, row_outer
 from ..rows.layouts import Rows
 from .loss import Loss, beyond, box, gap_share, row_loss
 
-__all__ = [
-    "AIM",
-    "CHANGED",
-    "GRAM",
-    "MEASURE",
-    "RHO",
-    "SLOPE",
-    "STEP",
-    "SWAPPED",
-    "T",
-    "Table",
-    "aim",
-    "find_changed",
-    "implied_dual",
-    "implied_weights",
-    "newton_parts",
-    "respond_and_aim",
-    "slope",
-]
-
 # Phases, by kind: the first are in parts of all rows, the last in parts of those that were picked.
 MEASURE, AIM, SLOPE, CHANGED, GRAM = 0, 1, 2, 3, 4
 

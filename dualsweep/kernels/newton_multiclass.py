@@ -22,15 +22,6 @@ from ..rows.layouts import Rows
 from ..rows.many_classes import row_add_few, row_scores_few
 from .binary import ROW_AHEAD
 
-__all__ = [
-    "add_curvature",
-    "aim_multiclass",
-    "curvature_diagonal",
-    "curvature_factors",
-    "implied_dual_multiclass",
-    "slope_multiclass",
-]
-
 
 @jit_inline
 def _level(u: Any, label: int, cost: float, joint: bool) -> tuple[float, float, bool]:

@@ -13,17 +13,6 @@ import numpy as np
 from .._jit import generic, implements, jit, jit_inline
 from .._random import shuffle, uniform
 
-__all__ = [
-    "FILLED",
-    "REFERENCE",
-    "SEEN",
-    "Recipe",
-    "count_visits",
-    "learn_and_compose",
-    "sum_up",
-    "visit",
-]
-
 # Places of the numbers of a recipe: the fading average of gains, how many visits the order has, and
 # the sum of the rows' shares of the gap after them.
 REFERENCE, FILLED, SEEN = 0, 1, 2

@@ -13,8 +13,6 @@ from typing import Any
 from .._jit import fused, jit, jit_inline
 from ..rows.compensated import two_sum
 
-__all__ = ["PRODUCT_ERROR", "add_responses", "add_weighted_rows"]
-
 # Twice the unit roundoff: the other half is for the rounding of `error` itself.
 PRODUCT_ERROR = 2.0**-52
 

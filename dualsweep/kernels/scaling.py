@@ -10,8 +10,6 @@ from .._jit import jit, jit_inline
 from .certificate import squared_length
 from .loss import Loss, box, row_loss, target_of
 
-__all__ = ["AT_BOUND", "multiple_within", "rescale"]
-
 # A dual variable this close to its bound, relative to it, is there but for rounding.
 AT_BOUND = 1.0 - 4 * float(np.finfo(np.float64).eps)
 

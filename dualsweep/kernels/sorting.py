@@ -8,8 +8,6 @@ import numpy as np
 
 from .._jit import jit
 
-__all__ = ["sort_descending"]
-
 INSERTION = 24  # entries up to which insertion sort is faster
 
 

@@ -9,9 +9,6 @@ import numpy as np
 from .._jit import jit, jit_inline, jit_sums
 from .sorting import sort_descending
 
-__all__ = ["weston_watkins_level"]
-
-
 GUESSES = 6  # from a good start, two or three suffice
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["SLIDE", "pyplot", "style_of"]
-
 SLIDE = (8.0, 4.5)  # inches: half a slide, on which the usual sizes of letters can be read
 
 # Lines that are told apart without colours.

@@ -7,8 +7,6 @@ from typing import Any
 from ..estimators import MulticlassComparison
 from ._matplotlib import SLIDE, pyplot
 
-__all__ = ["ComparisonDisplay"]
-
 NAMES = {
     "ovr": "one versus rest",
     "crammer_singer": "Crammer-Singer",

@@ -10,8 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._matplotlib import SLIDE, pyplot, style_of
 
-__all__ = ["ConvergenceDisplay"]
-
 # Gaps below this part of the objective are rounding errors and not worth the room.
 ROUNDING = 1e-16
 

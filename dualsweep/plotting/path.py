@@ -9,8 +9,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._matplotlib import pyplot, style_of
 
-__all__ = ["PANELS", "PathDisplay"]
-
 PANELS = (7.2, 7.2)  # inches: the height of a slide
 RANGE = "smallest to largest of the folds"
 MOST_LABELS = 10  # of ticks that do not overlap

@@ -17,8 +17,6 @@ from ..rows.passes import Passes
 from .losses import loss_of
 from .result import Known, Result
 
-__all__ = ["BinaryProblem"]
-
 
 @dataclass(frozen=True)
 class BinaryProblem:

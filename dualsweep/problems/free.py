@@ -15,8 +15,6 @@ from ..rows.compensated import intercept_size
 from .binary import BinaryProblem
 from .result import Known, Result
 
-__all__ = ["FreeProblem"]
-
 
 @dataclass(frozen=True)
 class FreeProblem(BinaryProblem):

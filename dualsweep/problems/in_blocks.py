@@ -12,8 +12,6 @@ import numpy as np
 
 from ..kernels.duals import MOST_SLOTS, SlottedDuals
 
-__all__ = ["BinaryInBlocks", "InBlocks", "MulticlassInBlocks"]
-
 
 class InBlocks(Protocol):
     """What a problem in blocks asks for, whatever the formulation of its blocks."""

@@ -9,17 +9,6 @@ import numpy as np
 
 from ..kernels.labels import number_values
 
-__all__ = [
-    "add_counts",
-    "check_classes",
-    "class_codes",
-    "class_costs",
-    "count_classes",
-    "encode_labels",
-    "few_classes",
-    "row_costs",
-]
-
 FEW, MANY = 64, 10_000  # values, and rows
 
 LEAST_COST = 1e-300  # less is no cost: its reciprocal overflows

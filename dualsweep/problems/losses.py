@@ -8,8 +8,6 @@ import numpy as np
 
 from ..kernels.loss import Loss, sum_losses
 
-__all__ = ["LOSSES", "REGRESSION_LOSSES", "loss_numbers", "loss_of"]
-
 INF = float("inf")
 
 LOSSES: dict[str, Loss] = {

@@ -16,8 +16,6 @@ from ..rows.passes import Passes
 from .result import Known, Result
 from .scaling import best_multiple, snapped
 
-__all__ = ["MulticlassProblem"]
-
 ROUNDED_SUM = 1.0 + 1e-12  # of the dual variables of a row, in costs
 
 

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["ESTIMATES_DTYPE", "HISTORY_DTYPE", "Known", "Progress", "Result"]
-
 HISTORY_DTYPE = np.dtype(
     [
         ("problem", np.int64),  # which of several problems: the class in one-versus-rest, else 0

@@ -8,8 +8,6 @@ import numpy as np
 
 from ..kernels.scaling import AT_BOUND, multiple_within
 
-__all__ = ["best_multiple", "snapped"]
-
 
 def best_multiple(total: float, curvature: float, room: Any) -> float:
     """Return the s >= 0 at which ``s total - s^2/2 curvature`` is largest; 0 if that is undefined.

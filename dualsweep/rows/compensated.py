@@ -17,15 +17,6 @@ from .functions import EPS, SMALLEST, is_csr, is_dense, row_count, row_rounding,
 from .layouts import Rows
 from .many_classes import row_scores
 
-__all__ = [
-    "CompensatedRows",
-    "add_compensated",
-    "compensated",
-    "intercept_size",
-    "scales_exactly",
-    "two_sum",
-]
-
 
 class CompensatedRows(NamedTuple):
     """Rows whose responses to some weights are summed in compensated arithmetic."""

@@ -18,8 +18,6 @@ from .._threads import Workers
 from .layouts import DenseRows, Rows
 from .passes import Passes
 
-__all__ = ["DensePasses", "passes_over"]
-
 # Rows that a part of a Gram matrix has at least and at most. Parts are for threads to share: of 512
 # rows and of 2048 a row takes the same time. Each thread has a copy of its part.
 LEAST_GRAM_ROWS, MOST_GRAM_ROWS = 512, 2048

@@ -12,24 +12,6 @@ import numpy as np
 from .._jit import DOT_MATH, FUSED_MATH, generic, implements, prefetch
 from .layouts import CSRRows, DenseRows, Rows
 
-__all__ = [
-    "EPS",
-    "SMALLEST",
-    "is_csr",
-    "is_dense",
-    "precision",
-    "row_axpy",
-    "row_count",
-    "row_dot",
-    "row_entries",
-    "row_outer",
-    "row_prefetch",
-    "row_prefetch_head",
-    "row_rounding",
-    "row_slack",
-    "row_sqnorm",
-]
-
 # A sum of n products, in any order, fused or not, is off by at most ``n EPS`` times the sum of
 # their sizes, which is twice the usual bound (Higham 2002, section 3.1), and by ``n SMALLEST``
 # where they underflow.

@@ -16,8 +16,6 @@ import scipy.sparse as sp
 from .._jit import jit
 from .._threads import Workers
 
-__all__ = ["CSRRows", "DenseRows", "Rows", "as_rows", "check_sparse", "n_rows", "n_stored"]
-
 REBUILD = "the {format} structure is corrupt. Rebuild X, for instance from its COO triplets."
 
 # Indices are looked at in parts of at least so many entries, at most so many: see `Passes`.

@@ -11,8 +11,6 @@ from .._lanes import add_outer_lanes, add_scores_lanes
 from .functions import is_csr, is_dense, precision, row_entries
 from .layouts import Rows
 
-__all__ = ["add_outer_many", "row_add_few", "row_scores", "row_scores_few", "whole_gram"]
-
 
 @generic
 def row_scores(rows: Rows, i: int, W: Any, out: Any) -> Any:

@@ -23,8 +23,6 @@ from .functions import row_axpy, row_dot, row_outer, row_sqnorm
 from .layouts import Rows, n_rows, n_stored
 from .many_classes import add_outer_many, row_add_few, row_scores, whole_gram
 
-__all__ = ["LIGHT_ROWS", "PAIRS_PER_CALL", "SMALL_SUMS", "Passes", "chunks"]
-
 # Passes are cut into parts of at least so many rows or so many entries, at most so many: a part
 # takes its time to be handed to a thread. Gram matrices take longer for a row, and what is done
 # with a number per row is light.

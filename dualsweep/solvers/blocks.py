@@ -29,15 +29,6 @@ from ..problems.multiclass import MulticlassProblem
 from .run import Run
 from .schedules import SCHEDULES
 
-__all__ = [
-    "BlockProblem",
-    "BlockSweeper",
-    "Blocks",
-    "DamagedStateError",
-    "Saving",
-    "room_for_blocks",
-]
-
 # Sweeps over a group of blocks while it is in memory. Passes to a relative gap of 1e-3 with 2, 3, 5
 # and 8 of them, on 100,000 rows of text-like data in 49 blocks and groups of 6: 23, 15, 13 and 13
 # (hinge; 17 sweeps in memory), 20, 9, 8 and 7 (squared hinge).

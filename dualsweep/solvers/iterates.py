@@ -32,15 +32,6 @@ from ..rows.passes import LIGHT_ROWS
 from .slacks import Slacks, part_of
 from .slacks_binary import BinarySlacks
 
-__all__ = [
-    "DIRECT_WEIGHTS",
-    "SAMPLE",
-    "has_blocks",
-    "has_room",
-    "shares_passes",
-    "slacks_of",
-]
-
 # Up to this many weights a Newton step builds the Hessian and factorises it; above it takes
 # conjugate gradients.
 DIRECT_WEIGHTS = 2000

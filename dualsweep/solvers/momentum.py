@@ -22,8 +22,6 @@ import numpy as np
 
 from .._jit import DOT_MATH, jit
 
-__all__ = ["Momentum"]
-
 
 class Momentum:
     """The problem that sweeps work on for a while, and its centre.

@@ -28,8 +28,6 @@ from .parts import LOCAL_SWEEPS, PartsProblem, rounded
 from .run import Run
 from .sweeps import FLOAT32_PROGRESS, FLOAT32_TOL
 
-__all__ = ["PartsSweeper"]
-
 # rho is halved where ROUNDS rounds leave more than SLOW of the gap, down to LEAST_RHO; powers of
 # two scale dual variables without rounding. Rounds for hinge and squared hinge, C = 1, four parts,
 # with 0.5 throughout, with this, and down to 1/64: 252 and 145, 186 and 54, over 400 and 100 on

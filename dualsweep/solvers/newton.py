@@ -36,8 +36,6 @@ from .parts import PartLostError, PartsProblem, RemoteSlacks
 from .run import Run
 from .slacks import aim_together, measure_together
 
-__all__ = ["newton"]
-
 # Outer iterations of losses without a diagonal: rho starts at FIRST_RHO / C, times the size of a
 # target (1 for classes), and is divided by RHO_FACTOR each time; an inner problem counts as solved
 # when its gap is INNER_GAP of the whole gap. Steps of the hinge loss to 1e-6: 27, 34 and 49

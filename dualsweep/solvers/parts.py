@@ -24,17 +24,6 @@ from .run import Run
 from .schedules import SCHEDULES
 from .slacks import Slacks
 
-__all__ = [
-    "Part",
-    "PartLostError",
-    "Parts",
-    "PartsHere",
-    "PartsProblem",
-    "RemoteSlacks",
-    "looks_at_rows",
-    "rounded",
-]
-
 LOCAL_SWEEPS = 3  # of a part in a round
 LARGEST = 1e30  # that is left to float32, which ends at 3e38: such weights can be added up, too
 

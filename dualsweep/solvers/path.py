@@ -34,8 +34,6 @@ from typing import Any
 from ..problems.result import Result
 from .solve import Start
 
-__all__ = ["start_from"]
-
 
 def start_from(problem: Any, before: Any, result: Result) -> Start:
     """Return where to start from a solution of the same problem for other costs.

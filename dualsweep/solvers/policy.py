@@ -17,8 +17,6 @@ from .iterates import DIRECT_WEIGHTS, SAMPLE, has_blocks, has_room
 from .parts import PartsProblem
 from .run import Problem
 
-__all__ = ["SOLVERS", "Policy", "newton_cost", "sweeps_left"]
-
 SOLVERS = {
     "auto": "the one after the other, where that is expected to be cheaper",
     "sweep": "coordinate descent",

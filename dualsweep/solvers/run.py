@@ -15,8 +15,6 @@ from ..kernels.certificate import OF_OBJECTIVE, Certified, certified, feature_le
 from ..problems.result import HISTORY_DTYPE, Known, Progress, Result
 from ..rows.functions import EPS
 
-__all__ = ["Estimate", "Problem", "Run", "certificate_of", "gap_left"]
-
 # A gap that is no more than this part of the primal, allowances left out, is all rounding.
 FLOOR = 4 * EPS
 

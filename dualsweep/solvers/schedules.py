@@ -15,18 +15,6 @@ from .._jit import jit
 from .._random import random_below, shuffle
 from ..kernels.order import Recipe, learn_and_compose
 
-__all__ = [
-    "SCHEDULES",
-    "Adaptive",
-    "Alternating",
-    "Auto",
-    "Cyclic",
-    "Online",
-    "Permuted",
-    "Schedule",
-    "Shrinking",
-]
-
 
 class Schedule:
     """What all schedules share: the rows there are, and the order of the next sweep."""

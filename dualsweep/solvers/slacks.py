@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Slacks", "aim_together", "measure_together", "part_of"]
-
 
 class Slacks(ABC):
     """The slacks of rows, their anchor, and the dual point b that they imply.

@@ -31,8 +31,6 @@ from ..rows.dense import DensePasses
 from ..rows.passes import PAIRS_PER_CALL, SMALL_SUMS
 from .slacks import Slacks, part_of
 
-__all__ = ["BinarySlacks"]
-
 # Parts of a Gram matrix that threads add up inside a kernel, and rows that each has at least. Where
 # so many would take too much memory, they are passes'.
 GRAM_PARTS, PICKED_ROWS = 32, 256

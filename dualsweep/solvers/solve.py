@@ -20,8 +20,6 @@ from .run import Estimate, Problem, Run
 from .schedules import SCHEDULES
 from .sweeps import MemorySweeper, Sweeper, sweeps
 
-__all__ = ["Begun", "Start", "begin", "solve"]
-
 # Of a free intercept, sweeps around one centre after the other: how many at most, which part of tol
 # the first of them are to prove, and those that follow of what the one before was; how far the next
 # centre is at most, in moves of the intercept.

@@ -17,8 +17,6 @@ from .policy import Policy
 from .run import Estimate, Run, gap_left
 from .schedules import SCHEDULES, Adaptive
 
-__all__ = ["MemorySweeper", "Sweeper", "proven_rows", "sweeps"]
-
 # A certificate is computed when the gap seen by the sweeps says it will hold, and every now and
 # then. After the first, those that do not hold may cost up to CHECK_BUDGET of the run. Before there
 # is one, the estimate has to be below UNCORRECTED times tol: a certificate that fails costs more

@@ -37,8 +37,6 @@ from .settings import Settings
 if TYPE_CHECKING:
     from .blocks import BlockSet
 
-__all__ = ["BLOCK_FORMULATIONS", "BlockRegression"]
-
 
 class _Rows:
     """The rows of blocks, under some settings."""

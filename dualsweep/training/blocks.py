@@ -20,8 +20,6 @@ from .formulations import Formulation
 from .regression import training_set
 from .settings import Settings
 
-__all__ = ["BlockSet", "PartOfBlocks", "load_if_it_fits", "training_data"]
-
 # What training in memory takes a row besides its entries, at most.
 IN_MEMORY_ROW = 128
 

@@ -21,8 +21,6 @@ from ..kernels.loss import Loss, bounds
 from ..kernels.products import PRODUCT_ERROR, add_responses, add_weighted_rows
 from ..solvers.blocks import Blocks
 
-__all__ = ["Duals", "Statement", "Vectors", "binary_duals", "bounds_of", "digest", "joint_duals"]
-
 PIECE = 1 << 20  # entries, and numbers per row and class, that are looked at together
 
 # Twice `PRODUCT_ERROR`: the other half is for the few operations on its results.

@@ -11,8 +11,6 @@ from ..problems.result import Progress, Result
 from .interrupt import DeferredInterrupt
 from .progress import Bars, announce_compilation, suggest_warm_up
 
-__all__ = ["Context", "Watcher"]
-
 
 class Watcher:
     """Sees how a training goes on; this one looks away."""

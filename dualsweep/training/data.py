@@ -16,8 +16,6 @@ from .context import Context
 from .formulations import Formulation, formulation
 from .settings import Settings
 
-__all__ = ["TrainingSet", "check_finite", "check_room", "weight_bytes"]
-
 # Vectors of weights that a training needs at least for each row of weights of the model: those that
 # are trained, and those of the model, or the sums of a part of the rows.
 WEIGHT_COPIES = 2

@@ -24,8 +24,6 @@ from .data import check_finite
 from .formulations import Formulation
 from .settings import Settings
 
-__all__ = ["DeviceFormulation", "DeviceSet", "OnDevice"]
-
 logger = logging.getLogger("dualsweep")
 
 # The part of a device's free memory that training takes if there is no limit.

@@ -18,8 +18,6 @@ from .device import DeviceFormulation
 from .formulations import Formulation
 from .settings import Settings
 
-__all__ = ["Fitted", "train"]
-
 logger = logging.getLogger("dualsweep")
 
 # Epochs that make a model which is of use beside others. On 1,000 authors the accuracy after one,

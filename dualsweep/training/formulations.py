@@ -30,18 +30,6 @@ from ..solvers.path import start_from
 from ..solvers.solve import Start
 from .settings import Settings
 
-__all__ = [
-    "FORMULATIONS",
-    "Formulation",
-    "Joint",
-    "PerClass",
-    "clipped",
-    "formulation",
-    "near",
-    "signed",
-]
-
-
 # Problems whose Newton steps are taken together, at most: more gain little.
 MOST_TOGETHER = 16
 

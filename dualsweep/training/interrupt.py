@@ -7,8 +7,6 @@ import threading
 from types import FrameType
 from typing import Any
 
-__all__ = ["DeferredInterrupt"]
-
 
 class DeferredInterrupt:
     """Note Ctrl-C inside the ``with`` block instead of raising it; a second one raises at once.

@@ -13,8 +13,6 @@ from typing import Any
 from .._clock import seconds_compiling
 from .._jit import on_compilation
 
-__all__ = ["Bars", "announce_compilation", "suggest_warm_up"]
-
 logger = logging.getLogger("dualsweep")
 
 LONG = 2.0  # seconds of compilation that people are told of

@@ -19,16 +19,6 @@ from .data import TrainingSet
 from .formulations import Formulation
 from .settings import Settings
 
-__all__ = [
-    "MemoryRegression",
-    "Regression",
-    "RegressionSet",
-    "as_targets",
-    "check_scale",
-    "costs_of_rows",
-    "training_set",
-]
-
 
 def training_set(X: Any, y: Any, weight: Any, settings: Settings, context: Context) -> TrainingSet:
     """Return rows in memory with classes or targets, as the loss needs them."""

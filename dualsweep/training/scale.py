@@ -15,8 +15,6 @@ from .data import TrainingSet
 from .device import DeviceSet
 from .settings import Settings
 
-__all__ = ["unit_cost"]
-
 # Columns are in different units if the mean squared length of a row is more than SAME_UNITS times
 # what it would be if all entries were of typical size. It is 1 to 2.9 times that on sixteen sets of
 # text, images and scaled tables, 1,600 times on the wine data and 100,000 times on the breast

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["BIASES", "INTERCEPTS", "Settings", "draw_seed"]
-
 # Values of the constant feature whose squares and reciprocals float64 has in full precision.
 BIASES = 1e-150, 1e150
 

@@ -8,8 +8,6 @@ import numpy as np
 
 from ..kernels.certificate import relative
 
-__all__ = ["shortfall"]
-
 
 def shortfall(model: Any) -> str:
     """Say how far a fitted model is from `tol`, and what that proves; how many classes are."""
