@@ -31,7 +31,10 @@ from distributed import Client, LocalCluster, wait
 from partitions import binary, load
 
 import dualsweep
-from dualsweep.distributed import LinearSVC, _cluster, _work
+import dualsweep.placements.cluster.client as client_side
+import dualsweep.placements.cluster.worker as worker_side
+from dualsweep.distributed import LinearSVC
+from dualsweep.placements.cluster.partitions import Partition
 
 LOSSES = ("hinge", "squared_hinge", "squared")
 ARRAYS = ("data", "indices", "indptr", "shape", "y")
@@ -51,14 +54,15 @@ def cells(names):
                 yield name, {"multi_class": multi_class, "C": 0.01}
 
 
-class Timed(_work.Home):
+class Timed(worker_side.PartitionActor):
     """Notes how long its answers took, in processor time."""
 
-    def answer(self, question, w, firsts):
+    def answer(self, asked, w, firsts):
         started = time.thread_time()
-        answer = super().answer(question, w, firsts)
+        answer = super().answer(asked, w, firsts)
         worked = time.thread_time() - started
-        self.busy().append((question[1], worked, time.process_time() - self.seen - worked))
+        beside = time.process_time() - self.seen - worked
+        self.busy().append((asked[1], worked, beside))
         self.seen = time.process_time()
         return answer
 
@@ -66,10 +70,7 @@ class Timed(_work.Home):
 
     @staticmethod
     def busy():
-        from dualsweep.distributed import _work
-
-        _work.__dict__.setdefault("busy", [])
-        return _work.busy
+        return worker_side.__dict__.setdefault("busy", [])
 
 
 class Asked:
@@ -77,20 +78,21 @@ class Asked:
 
     def __init__(self):
         self.log, self.cpu = [], 0.0
-        ask = _cluster.Cluster._ask
+        ask = client_side.Cluster._ask
 
-        def noted(cluster, p, name, w, how):
+        def noted(cluster, p, question, w, how):
             started, before = time.perf_counter(), self.cpu
-            answer = ask(cluster, p, name, w, how)
+            answer = ask(cluster, p, question, w, how)
             self.cpu = time.process_time()
             sizes = [0 if part is None else part.nbytes for part in (w, answer[0])]
             moved = len(cluster.groups) * sum(sizes)
             seconds = time.perf_counter() - started
-            self.log.append((name, seconds, sizes[0] > 0, sizes[1] > 0, moved, self.cpu - before))
+            both = sizes[0] > 0, sizes[1] > 0
+            self.log.append((question, seconds, *both, moved, self.cpu - before))
             return answer
 
-        _cluster.Cluster._ask = noted
-        _cluster.Home = Timed
+        client_side.Cluster._ask = noted
+        client_side.PartitionActor = Timed
 
     def rounds(self):
         """Return broadcasts or sums of weights, whichever are more."""
@@ -98,8 +100,8 @@ class Asked:
 
     def beside(self, busy):
         """Return what rounds of sweeps took beside the work, in milliseconds: clock, processor."""
-        rounds = np.array([each[1::4] for each in self.log if each[0] == "advance"])
-        work = [[took[1:] for took in each if took[0] == "advance"] for each in busy]
+        rounds = np.array([each[1::4] for each in self.log if each[0] == Partition.advance])
+        work = [[took[1:] for took in each if took[0] == Partition.advance] for each in busy]
         if len(rounds) < 3 or any(len(each) != len(rounds) for each in work):
             return None
         (clock, client), (worked, more) = rounds[1:].T, np.array(work)[:, 1:].transpose(2, 0, 1)
@@ -141,7 +143,7 @@ def watch_memory():
     """Note how much memory this worker takes from now on."""
     import psutil
 
-    process, module = psutil.Process(), _work
+    process, module = psutil.Process(), worker_side
     module.memory = [process.memory_info().rss, 0]
     module.watching = marker = object()
 
@@ -155,8 +157,8 @@ def watch_memory():
 
 def memory_grown():
     """Return by how many MB it grew at most."""
-    before, peak = _work.memory
-    _work.watching = None
+    before, peak = worker_side.memory
+    worker_side.watching = None
     return (peak - before) / 1e6
 
 
@@ -199,7 +201,7 @@ def on_cluster(name, told, n, parts, note):
         few = on_each_worker(client, *client.gather(client.compute(list(parts[0]))))
         for what, settings in told.items():
             LinearSVC(random_state=0, **settings).fit(few)  # compiles
-            client.run(lambda: _work.__dict__.update(busy=[]))
+            client.run(lambda: worker_side.__dict__.update(busy=[]))
             client.run(watch_memory)
             asked.log = []
             started = time.perf_counter()
@@ -297,7 +299,7 @@ def messages(args):
             }
             wait(list(actors.values()))
             groups = [(home, actor.key, {}) for home, actor in actors.items()]
-            asking = object.__new__(_cluster.Cluster)  # without partitions
+            asking = object.__new__(client_side.Cluster)  # without partitions
             asking.client, asking.direct = client, True
             for length in args.weights:
                 w, times = np.ones(length, np.float32), []

@@ -33,9 +33,9 @@ import dualsweep.problems.multiclass
 from dualsweep._threads import Workers
 from dualsweep.kernels.multiclass import block_step, sweep_multiclass
 from dualsweep.problems.multiclass import MulticlassProblem
+from dualsweep.problems.run import certificate_of
 from dualsweep.rows.layouts import as_rows
 from dualsweep.rows.passes import Passes
-from dualsweep.solvers.run import certificate_of
 from dualsweep.solvers.schedules import SCHEDULES
 from dualsweep.solvers.solve import solve
 

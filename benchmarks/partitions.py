@@ -17,12 +17,13 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+import dualsweep.placements.cluster.rounds  # noqa: F401  (registers the sweeps)
 from dualsweep._threads import Workers
+from dualsweep.losses import LOSSES
+from dualsweep.placements.cluster.partitions import LocalPartitions, PartitionedProblem
 from dualsweep.problems.binary import BinaryProblem
-from dualsweep.problems.losses import LOSSES
 from dualsweep.rows.dense import passes_over
 from dualsweep.rows.layouts import as_rows
-from dualsweep.solvers.parts import PartsHere, PartsProblem
 from dualsweep.solvers.solve import solve
 
 POSITIVE = {"blogs": 34, "covtype": 2}  # class of the binary task; else the largest
@@ -49,9 +50,9 @@ def simulate(X, y, C, loss, n_parts, order, max_iter):
         passes = passes_over(as_rows(X[some], 1.0), Workers())
         cost = np.full(len(some), C)
         problems.append(BinaryProblem(passes, passes.sqnorms(), y[some], cost, LOSSES[loss]))
-    parts = PartsHere(problems)
+    parts = LocalPartitions(problems)
     started = time.process_time()
-    problem = PartsProblem(parts, problems[0], C * len(y))
+    problem = PartitionedProblem(parts, problems[0], C * len(y))
     result = solve(problem, tol=1e-3, max_iter=max_iter)
     return parts.n_rounds, result.relative_gap, time.process_time() - started
 

@@ -170,13 +170,14 @@ def jit_sums(function: Callable[..., Any]) -> Any:
 
 
 def generic(function: Callable[..., Any]) -> Any:
-    """Make `function` one that kernels call, and `implements` implements by types of arguments."""
+    """Make `function` one that kernels call, and `implements` implements by types of arguments.
+
+    Called outside kernels it runs as Python, slowly.
+    """
     choices: list[Callable[..., Any]] = []
 
     @functools.wraps(function)
     def call(*args: Any) -> Any:
-        if not _OFF:
-            raise TypeError(f"{function.__name__} runs inside kernels only")
         kinds = [numba.typeof(arg) for arg in args]
         found = next(filter(None, (choose(*kinds) for choose in choices)))
         return found(*args)

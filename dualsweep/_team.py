@@ -1,16 +1,10 @@
-"""Threads inside one kernel call: the parts of one phase after the other, without Python's lock.
+"""Threads that stay inside a kernel while phases of work come and go.
 
-A pass that Python's threads share takes the lock twice for each of them, and a thread that sleeps
-needs some 50 microseconds to wake up. Where passes are short and many, all threads call the same
-kernel instead, and stay in it. What they have in common is a few integers, the team: which phase it
-is, how many of its parts somebody has begun, how many are done, and how many threads have left.
-Whoever does the last part of a phase does what one thread has to do, and opens the next phase.
-
-Parts are for whoever asks, so threads may come late, leave, and come back. A thread that finds
-nothing to do for a while leaves: others may need its core.
-
-Where Python decides what the next phase is, one thread is the leader: it opens a phase, does parts
-of it, and waits for those of others, who stay in the kernel from one phase to the next; see `Team`.
+To hand a pass over to sixteen threads takes Python one to two milliseconds, as long as the pass.
+Threads of a team are handed over once. Inside the kernel they take the parts of a phase from a
+shared counter, and wait for the next phase with a short spin; a leader in Python opens phases and
+decides what comes next. Parts are fixed, and their sums are added up in a fixed order, so the
+result does not depend on who does them.
 """
 
 from __future__ import annotations
@@ -28,23 +22,17 @@ from numba.core import cgutils, types
 from ._jit import intrinsic, jit, jit_inline
 from ._threads import Workers, count_cores
 
-OVER, STEP_DONE, NO_PART = -1, -2, -3  # instead of a phase, and what a kernel of a team returns
+DISMISSED, NO_PART = -1, -2  # instead of a phase
 
 # Places of a team's numbers: each has a cache line. The first is three numbers in one, which are
 # read at once: the phase, how many parts it has, and in the lowest bits how many were begun.
-BEGUN, DONE, END, LEFT = 0, 8, 16, 24
+BEGUN, DONE, LEFT = 0, 8, 16
 PART_BITS, PHASE_BITS = 20, 40
 ENDED = -(1 << 62)
 
-# Looks for a part before a thread leaves, about a millisecond, and seconds until it comes back.
+# Polls for a part before a thread leaves, about a millisecond, and seconds between two looks of the
+# leader at whether the others are done.
 PATIENCE, PAUSE = 20_000, 1e-4
-
-
-def new_team(phase: int, count: int) -> Any:
-    """Return a team at the start of a phase of so many parts."""
-    team = np.zeros(32, np.int64)
-    team[BEGUN] = phase << PHASE_BITS | count << PART_BITS
-    return team
 
 
 class Team:
@@ -55,19 +43,19 @@ class Team:
     workers : Workers
         The threads.
     kernel : callable
-        Does parts with a team's numbers until it has looked so many times in vain for another: see
-        `next_part`.
+        Takes the team's numbers and a number of polls. Does parts that `next_part` hands out until
+        that returns a negative phase, which it returns.
     """
 
     def __init__(self, workers: Workers, kernel: Callable[[Any, int], int]) -> None:
         self.workers, self.kernel = workers, kernel
-        self.numbers = new_team(0, 0)
+        self.numbers = np.zeros(24, np.int64)
         self.called = 0
 
-    def do(self, phase: int, count: int, helped: bool = True) -> None:
-        """Do a phase of so many parts, alone or with whoever has time."""
+    def do(self, phase: int, count: int) -> None:
+        """Do a phase of `count` parts with whoever has time."""
         open_phase(self.numbers, phase, count)
-        if helped and count > 1 and self.workers.n_threads > 1:
+        if count > 1 and self.workers.n_threads > 1:
             self._call(min(count, self.workers.n_threads, count_cores()) - 1)
         self.called += 1  # the leader leaves as others do
         self.kernel(self.numbers, 1)
@@ -75,15 +63,15 @@ class Team:
             sleep(PAUSE)
 
     def dismiss(self) -> None:
-        """Let go of those who wait for the next phase."""
+        """Let go of the threads that wait for the next phase."""
         end_phases(self.numbers)
 
     def _call(self, wanted: int) -> None:
-        """See to it that so many threads are there, or on their way."""
+        """Call threads until this many are inside the kernel, or on their way."""
         missing = wanted - self.called + int(self.numbers[LEFT])
         if missing <= 0:
             return
-        # Places in the queue that nobody has time for do not keep what the kernel works on.
+        # Places in the queue that nobody has time for must not keep the kernel's arrays alive.
         reference = weakref.ref(self)
 
         def come() -> None:
@@ -95,36 +83,20 @@ class Team:
         self.workers.call(come, missing)
 
 
-def work_together(
-    workers: Workers, team: Any, kernel: Callable[[], int], stop: Callable[[], bool]
-) -> None:
-    """Let all threads call `kernel` until it returns OVER.
-
-    STEP_DONE, which it returns to one of them now and then, is for a look at whether to stop.
-    """
-
-    def member(t: int) -> None:
-        while (state := kernel()) != OVER:
-            if stop():
-                team[END] = 1
-            if state == NO_PART:
-                sleep(PAUSE)
-
-    n_threads = workers.n_threads
-    workers.map(member, range(min(n_threads, count_cores()) if n_threads > 1 else 1))
-
-
 @jit_inline
-def next_part(team: Any, looks: int) -> tuple[int, int, int]:
-    """Return a phase, a part of it to do, and how many it has; or OVER or NO_PART and nothing."""
+def next_part(team: Any, polls: int) -> tuple[int, int, int]:
+    """Return a phase, a part of it to do, and how many parts it has.
+
+    The phase is negative if there is nothing to do: DISMISSED, or NO_PART after so many polls.
+    """
     mask = (1 << PART_BITS) - 1
-    for _ in range(looks):
+    for _ in range(polls):
         begun = _load(team, BEGUN)
         if begun >= 0 and (begun & mask) < (begun >> PART_BITS & mask):
             begun = _add_one(team, BEGUN)  # which may be the next phase by now
         if begun < 0:
             _add_one(team, LEFT)
-            return OVER, 0, 0
+            return DISMISSED, 0, 0
         part, count = begun & mask, begun >> PART_BITS & mask
         if part < count:
             return begun >> PHASE_BITS, part, count
@@ -134,14 +106,14 @@ def next_part(team: Any, looks: int) -> tuple[int, int, int]:
 
 
 @jit_inline
-def is_last_part(team: Any, count: int) -> bool:
-    """Note that a part is done; tell whether it was the last of its phase."""
-    return _add_one(team, DONE) == count - 1
+def finish_part(team: Any) -> None:
+    """Count a part as done."""
+    _add_one(team, DONE)
 
 
 @jit
 def are_done(team: Any, count: int) -> bool:
-    """Wait a while until so many parts are done; tell whether they are."""
+    """Wait for a moment until so many parts are done; return whether they are."""
     for _ in range(PATIENCE):
         if _load(team, DONE) == count:
             return True
@@ -149,23 +121,17 @@ def are_done(team: Any, count: int) -> bool:
     return False
 
 
-@jit_inline
+@jit
 def open_phase(team: Any, phase: int, count: int) -> None:
-    """Let the parts of a phase be done."""
+    """Offer the parts of a phase."""
     _store(team, DONE, 0)
     _store(team, BEGUN, phase << PHASE_BITS | count << PART_BITS)
 
 
-@jit_inline
+@jit
 def end_phases(team: Any) -> None:
-    """Let nothing more be done."""
+    """Offer nothing more."""
     _store(team, BEGUN, ENDED)
-
-
-@jit_inline
-def wants_end(team: Any) -> bool:
-    """Tell whether somebody was told to stop."""
-    return _load(team, END) != 0
 
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:

@@ -125,7 +125,8 @@ def products(X, w):
 
 def weighted(X, a):
     """``a @ X``, a being an array of numbers."""
-    return plus(products(X.T, a[0]), products(X.T, a[1]))
+    first, second, third = (products(X.T, part) for part in a)
+    return plus(plus(first, second), third)
 
 
 def square(x):

@@ -28,11 +28,11 @@ from dualsweep.io import (
     open_store,
     write_store,
 )
-from dualsweep.problems.in_blocks import BinaryInBlocks
-from dualsweep.solvers import blocks as solver_blocks
-from dualsweep.solvers import run as solver_run
-from dualsweep.solvers.blocks import BlockProblem, BlockSweeper, Saving
-from dualsweep.solvers.run import Run
+from dualsweep.placements.blocks import duals, sweeps
+from dualsweep.placements.blocks.duals import BinaryDuals
+from dualsweep.placements.blocks.sweeps import BlockProblem, BlockSweeper
+from dualsweep.problems import run as run_module
+from dualsweep.problems.run import PointRun, Saving
 
 X, Y = make_text_like(30, 20, mean_length=5, random_state=0)
 SETTINGS = {"C": 1.0, "loss": "hinge"}
@@ -122,21 +122,14 @@ class Unread(BlockProblem):
     """A problem of 30 rows whose blocks are not looked at."""
 
     def __init__(self):
-        super().__init__(None, np.array([0, 30]), [100], BinaryInBlocks(21), 30.0, 1 << 20)
+        super().__init__(None, np.array([0, 30]), [100], BinaryDuals(21), 30.0, 1 << 20)
 
     def check_state(self, alphas, w):
         pass
 
 
 def new_run():
-    run = Run(
-        Unread(),
-        tol=1e-3,
-        max_iter=10,
-        max_time=np.inf,
-        stop=lambda: False,
-        watch=lambda progress: False,
-    )
+    run = PointRun(Unread(), tol=1e-3, max_iter=10)
     return run, BlockSweeper(run, "auto", (0,))
 
 
@@ -174,8 +167,9 @@ if __name__ == "__main__":
             _store_format,
             _store_reading,
             checkpoint,
-            solver_blocks,
-            solver_run,
+            duals,
+            sweeps,
+            run_module,
             numpy_format,
             zipfile,
         )

@@ -7,9 +7,9 @@ import signal
 from threading import Event, Lock
 
 from dualsweep.estimators import path
-from dualsweep.solvers import run as solver_run
-from dualsweep.solvers import solve
-from dualsweep.solvers.run import Run
+from dualsweep.problems import run as solver_run
+from dualsweep.problems.run import Run
+from dualsweep.solvers import free
 from dualsweep.training import fitting
 from dualsweep.training.interrupt import DeferredInterrupt
 
@@ -56,7 +56,7 @@ class Clock:
 
     def __init__(self, monkeypatch, step: float) -> None:
         self.now, self.step, self._lock = 0.0, step, Lock()
-        for module in (solver_run, solve, fitting, path):
+        for module in (solver_run, free, fitting, path):
             monkeypatch.setattr(module, "clock", self)
 
     def __call__(self) -> float:
@@ -69,7 +69,7 @@ class Clock:
 AT_EPOCH = """
 import os, signal, sys
 from dualsweep import __main__
-from dualsweep.solvers.run import Run
+from dualsweep.problems.run import Run
 
 at, tick, epochs = int(sys.argv.pop(1)), Run.tick, 0
 

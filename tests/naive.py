@@ -14,12 +14,12 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 
 from dualsweep._threads import Workers
+from dualsweep.losses import loss_named
 from dualsweep.problems.binary import BinaryProblem
-from dualsweep.problems.losses import loss_numbers
 from dualsweep.problems.multiclass import MulticlassProblem
+from dualsweep.problems.run import certificate_of
 from dualsweep.rows.dense import passes_over
 from dualsweep.rows.layouts import as_rows
-from dualsweep.solvers.run import certificate_of
 
 EPSILON = 3 / 8  # of the losses of regression here
 EPS = np.finfo(np.float64).eps
@@ -393,7 +393,7 @@ def row_lengths(Z):
 
 def numbers(loss):
     """The numbers of a loss, with the epsilon of this module."""
-    return loss_numbers(loss, EPSILON)
+    return loss_named(loss, EPSILON)
 
 
 def library_multiclass(X, oracle, bias=0.0):

@@ -11,9 +11,9 @@ from test_outofcore import DyingStore, KilledError
 from dualsweep import LinearSVC, certify
 from dualsweep.datasets import make_text_like
 from dualsweep.io import write_store
-from dualsweep.problems.in_blocks import MulticlassInBlocks
+from dualsweep.placements.blocks.duals import MulticlassDuals
+from dualsweep.placements.blocks.sweeps import BYTES_PER_ROW, room_for_blocks
 from dualsweep.problems.multiclass import MulticlassProblem
-from dualsweep.solvers.blocks import BYTES_PER_ROW, room_for_blocks
 
 METHODS = ["crammer_singer", "weston_watkins"]
 N_CLASSES = 12  # more than the slots that rows start with
@@ -35,7 +35,7 @@ def store(tmp_path_factory, text):
 def limit(store, method, n_blocks=3):
     """Return a memory limit that leaves room for two groups of so many blocks."""
     k = 12
-    kind = MulticlassInBlocks(store.shape[1] + 1, k, method == "crammer_singer")
+    kind = MulticlassDuals(store.shape[1] + 1, k, method == "crammer_singer")
     block = int((store.block_bytes + BYTES_PER_ROW * np.diff(store.starts)).max())
     n_weights = int(np.prod(kind.weights_shape))
     beside = -room_for_blocks(0, store.shape[0], n_weights, kind.dual_bytes)

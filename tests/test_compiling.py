@@ -12,7 +12,7 @@ from test_device import some_digits, train_in_namespace
 from dualsweep import LinearSVC, _clock, svc_path
 from dualsweep._clock import clock, compiling, seconds_compiling
 from dualsweep._jit import jit, on_compilation
-from dualsweep.device.iterate import Iterate
+from dualsweep.newton.core import Iterate
 from dualsweep.problems.binary import BinaryProblem
 from dualsweep.training import Context, progress
 from dualsweep.training.progress import suggest_warm_up
@@ -134,10 +134,10 @@ def test_compilation_is_in_no_seconds(time, compile_for, monkeypatch):
 def test_compilation_is_in_no_seconds_on_a_device(time, compile_for, monkeypatch):
     measure = Iterate.measure
 
-    def slow(it):
+    def slow(iterate):
         compile_for(1000.0)
         time[0] += 1.0
-        return measure(it)
+        return measure(iterate)
 
     monkeypatch.setattr(Iterate, "measure", slow)
     X, y = some_digits(3, 90)

@@ -32,7 +32,8 @@ from dualsweep._threads import Workers
 from dualsweep.estimators import _folds, _search, searching
 from dualsweep.estimators._folds import Fold, FoldBar
 from dualsweep.estimators._tried import _since_best, choose
-from dualsweep.training import Context, TrainingSet
+from dualsweep.placements import TrainingSet
+from dualsweep.training import Context
 
 DIRECT = ["crammer_singer", "weston_watkins"]
 MODELS = [
@@ -76,7 +77,7 @@ def iris():
 
 def fold_of(svc, X, y, weight, train, test, Cs):
     context = Context()
-    data = TrainingSet(X, y, weight, 1.0, context)
+    data = TrainingSet(X, y, weight, svc._settings(), context)
     return Fold(svc, svc._settings(), data, train, test, Cs, context, FoldBar(context.bars, 0))
 
 
@@ -144,10 +145,10 @@ def test_training_copies_nothing(monkeypatch, cancer):
 
     def spy(problem, **options):
         seen.append(problem)
-        return begin(problem, **options)
+        return start_run(problem, **options)
 
-    begin = core.begin
-    monkeypatch.setattr(core, "begin", spy)
+    start_run = core.start_run
+    monkeypatch.setattr(core, "start_run", spy)
     LinearSVCCV(Cs=3, patience=None, random_state=0).fit(X, y)
     assert len(seen) == 15 + 1
     for problem in seen:
@@ -349,7 +350,7 @@ def test_values_past_an_end_start_from_the_solution_before(monkeypatch, cancer):
     begun = []
 
     def spy(data, settings, context, before=None, **options):
-        begun.append((settings.C, None if before is None else before.formulation))
+        begun.append((settings.C, before))
         return train(data, settings, context, before=before, **options)
 
     train = _folds.train

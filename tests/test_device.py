@@ -5,6 +5,7 @@ what matters there.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,19 +18,21 @@ from sklearn import config_context
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 
-import dualsweep.device.directions as directions
-import dualsweep.device.rows as rows_module
+import dualsweep.placements.device.rows as rows_module
 from dualsweep import LinearSVC, LinearSVCCV, LinearSVR, certify, compare_multiclass, svc_path
 from dualsweep._host import to_host
-from dualsweep.device.arrays import OnHost, Space
-from dualsweep.device.iterate import Iterate
-from dualsweep.device.multiclass import AllAtOnce
-from dualsweep.device.rows import DenseRows, SparseRows
-from dualsweep.device.terms import OneVersusRest, rounded_down
 from dualsweep.estimators._device import _compat, space_of
 from dualsweep.io import load_model, save_liblinear, save_model
-from dualsweep.problems.losses import LOSSES
-from dualsweep.training import Context, OnDevice, Settings, train, training_data
+from dualsweep.losses import LOSSES
+from dualsweep.newton.core import Iterate
+from dualsweep.newton.gradients import conjugate_gradients
+from dualsweep.placements import OnDevice, training_data
+from dualsweep.placements.device.arrays import OnHost, Space
+from dualsweep.placements.device.backend import DeviceBackend, DeviceHessian
+from dualsweep.placements.device.rows import DenseDeviceRows, SparseDeviceRows
+from dualsweep.placements.device.terms import BinaryTerms, MulticlassTerms, rounded_down
+from dualsweep.problems.run import Run
+from dualsweep.training import Context, Settings, train
 
 xnp = _compat().array_namespace(np.empty(1))
 ON_HOST = Space(xnp, "cpu")
@@ -236,12 +239,13 @@ def test_two_classes_at_once_are_the_binary_problem(multi_class):
 
 def new_terms(kind, codes, cost, n_classes=4):
     if kind in LOSSES:
-        return OneVersusRest(ON_HOST, codes, cost, np.arange(n_classes), LOSSES[kind])
-    return AllAtOnce(ON_HOST, codes, cost, n_classes, kind == "crammer_singer")
+        return BinaryTerms(ON_HOST, codes, cost, np.arange(n_classes), LOSSES[kind])
+    columns = np.arange(n_classes)
+    return MulticlassTerms(ON_HOST, codes, cost, columns, kind == "crammer_singer")
 
 
-def new_iterate(kind, rho=0.3, seed=0, layout=DenseRows, parts=3):
-    """Return an iterate at some point of a small problem, cut into several parts."""
+def new_backend(kind, rho=0.3, seed=0, layout=DenseDeviceRows, parts=3):
+    """Return a backend at some point of a small problem, cut into several parts."""
     rng = np.random.default_rng(seed)
     X, codes = rng.normal(size=(15, 3)), rng.integers(0, 4, 15)
     cost = rng.choice([0.0, 0.5, 2.0], 15)
@@ -249,64 +253,73 @@ def new_iterate(kind, rho=0.3, seed=0, layout=DenseRows, parts=3):
     anchor = rng.uniform(0, 0.3, (15, 4)) * cost[:, None]
     if kind not in LOSSES:
         anchor[np.arange(15), codes] = 0.0
-    rows = layout(ON_HOST, sp.csr_array(X) if layout is SparseRows else X, 1.5)
-    cuts = [slice(i, min(i + 15 // parts, 15)) for i in range(0, 15, 15 // parts)]
+    rows = layout(ON_HOST, sp.csr_array(X) if layout is SparseDeviceRows else X, 1.5)
     anchor = None if terms.smooth else anchor
-    w = rng.normal(size=(4, 4))
-    return Iterate(rows, terms, cuts, w, anchor, np.full(terms.n_problems, rho), np.float64)
+    w, n = rng.normal(size=(4, 4)), terms.n_problems
+    runs = [Run(n_rows=15, primal_at_zero=1.0) for _ in range(n)]
+    rest = np.float64, runs, np.arange(n), lambda *found: None
+    backend = DeviceBackend(rows, terms, w, anchor, np.full(n, rho), *rest)
+    step = 15 // parts
+    backend.parts = [slice(i, min(i + step, 15)) for i in range(0, 15, step)]
+    backend.w, backend.rho = backend.begin()
+    return backend
 
 
-def phi(it, w):
-    """The inner problem's value as its definition has it, b maximising by search over classes."""
-    whole = slice(0, it.rows.n_rows)
-    slack = it.terms.slack(whole, it.rows.responses(whole, w))
-    b = it.terms.implied(whole, slack, it.anchor, it.rho).b
+def measured(backend):
+    """Return what a backend measures where no step was taken."""
+    nothing = np.zeros(backend.n_problems)
+    return backend.measure(backend.w, backend.rho, nothing, nothing > 0)
+
+
+def phi(backend, w):
+    """Return the value of the inner problem at w, by its definition."""
+    whole = slice(0, backend.rows.n_rows)
+    slack = backend.terms.slack(whole, backend.rows.responses(whole, w))
+    b = backend.terms.implied(whole, slack, backend.anchor, backend.rho).b
     value = 0.5 * (w**2).sum() + (b * slack).sum()
-    if it.terms.smooth:
-        cost = np.where(it.terms.cost > 0, it.terms.cost, 1.0)[:, None]
-        return value - (it.terms.loss.diag / cost * b**2).sum() / 2
-    return value - (it.rho * (b - it.anchor) ** 2).sum() / 2
+    if backend.terms.smooth:
+        cost = np.where(backend.terms.cost > 0, backend.terms.cost, 1.0)[:, None]
+        return value - (backend.terms.loss.diag / cost * b**2).sum() / 2
+    return value - (backend.rho * (b - backend.anchor) ** 2).sum() / 2
 
 
-@pytest.mark.parametrize("layout", [DenseRows, SparseRows])
+@pytest.mark.parametrize("layout", [DenseDeviceRows, SparseDeviceRows])
 def test_columns_are_summed_up(monkeypatch, layout):
     """In several parts, each row as often as it weighs, zeros not counted, nor the bias."""
-    monkeypatch.setattr("dualsweep.device.rows.HOST_SLICE", 12)
+    monkeypatch.setattr("dualsweep.placements.device.rows.HOST_SLICE", 12)
     rng = np.random.default_rng(0)
     X, weight = rng.normal(size=(15, 3)) * (rng.random((15, 3)) < 0.6), rng.uniform(0, 2, 15)
-    rows = layout(ON_HOST, sp.csr_array(X) if layout is SparseRows else X, 1.5)
+    rows = layout(ON_HOST, sp.csr_array(X) if layout is SparseDeviceRows else X, 1.5)
     assert len(rows.parts(1)) > 2
     np.testing.assert_allclose(rows.columns(weight), [weight @ X**2, weight @ (X != 0)])
 
 
 @pytest.mark.parametrize("kind", NAMES)
-@pytest.mark.parametrize("layout", [DenseRows, SparseRows])
+@pytest.mark.parametrize("layout", [DenseDeviceRows, SparseDeviceRows])
 def test_the_gradient_and_hessian_are_those_of_the_inner_problem(kind, layout):
-    it = new_iterate(kind, layout=layout)
-    it.measure()
-    gradient = it.gradient.copy()
+    backend = new_backend(kind, layout=layout)
+    gradient = measured(backend).gradient.copy()
 
     def value(w):
-        return phi(it, w.reshape(it.w.shape))
+        return phi(backend, w.reshape(backend.w.shape))
 
     def slope(w):
-        it.w, it.slack = w.reshape(it.w.shape), None
-        whole = slice(0, it.rows.n_rows)
-        it.slack = it.terms.slack(whole, it.rows.responses(whole, it.w))
-        it.measure()
-        return it.gradient.ravel()
+        backend.w = w.reshape(backend.w.shape)
+        whole = slice(0, backend.rows.n_rows)
+        backend.slack = backend.terms.slack(whole, backend.rows.responses(whole, backend.w))
+        return measured(backend).gradient.ravel()
 
-    start = it.w.copy().ravel()
+    start = backend.w.copy().ravel()
     np.testing.assert_allclose(slope(start).reshape(gradient.shape), gradient, atol=1e-12)
     assert check_grad(value, slope, start) < 1e-4
     slope(start)
+    operator = backend.hessian(backend.rho)
     hessian = np.empty((len(start), len(start)))
     for j in range(len(start)):
         v = np.zeros_like(start)
         v[j] = 1.0
-        product = it.hessian_product(it.terms, it.free, v.reshape(it.w.shape))
-        hessian[j] = product.ravel()
-    np.testing.assert_allclose(it.diagonal().ravel(), hessian.diagonal(), atol=1e-10)
+        hessian[j] = operator.product(v.reshape(backend.w.shape)).ravel()
+    np.testing.assert_allclose(operator.diagonal.ravel(), hessian.diagonal(), atol=1e-10)
     ahead, behind = np.empty_like(hessian), np.empty_like(hessian)
     for j in range(len(start)):
         step = np.zeros_like(start)
@@ -315,31 +328,35 @@ def test_the_gradient_and_hessian_are_those_of_the_inner_problem(kind, layout):
     np.testing.assert_allclose(hessian, (ahead - behind) / 2e-6, atol=1e-5)
 
 
+def solve_iteratively(backend, gradient, wanted, most, **tuning):
+    """Return directions by conjugate gradients, and which ended before they were exact."""
+    left, constants = np.full(backend.n_problems, 1e-12), replace(backend.tuning, **tuning)
+    return conjugate_gradients(
+        backend.hessian(backend.rho), gradient, wanted, left, most, constants, lambda: False
+    )
+
+
 @pytest.mark.parametrize("kind", NAMES)
-def test_conjugate_gradients_and_factorisations_find_the_same_direction(monkeypatch, kind):
-    monkeypatch.setattr(directions, "FORCING", 1e-12)
-    it = new_iterate(kind)
-    it.measure()
-    wanted = np.ones(it.terms.n_problems, bool)
-    found, short = directions.conjugate_gradients(it, wanted, 1000, lambda: False)
+def test_conjugate_gradients_and_factorisations_find_the_same_direction(kind):
+    backend = new_backend(kind)
+    gradient = measured(backend).gradient
+    wanted = np.ones(backend.n_problems, bool)
+    found, short = solve_iteratively(backend, gradient, wanted, 1000)
     assert not short.any()
-    exact = directions.direct(it, wanted, lambda: False)
+    exact = backend.direct(gradient, backend.rho, wanted)
     np.testing.assert_allclose(found, exact, atol=1e-8)
-    product = it.hessian_product(it.terms, it.free, exact)
-    np.testing.assert_allclose(product, -it.gradient, atol=1e-9)
+    np.testing.assert_allclose(backend.hessian(backend.rho).product(exact), -gradient, atol=1e-9)
 
 
-def test_classes_leave_conjugate_gradients_one_by_one(monkeypatch):
-    monkeypatch.setattr(directions, "FORCING", 1e-12)
-    it = new_iterate("hinge", seed=3)
-    it.measure()
+def test_classes_leave_conjugate_gradients_one_by_one():
+    backend = new_backend("hinge", seed=3)
+    gradient = measured(backend).gradient
     wanted = np.array([True, False, True, True])
-    monkeypatch.setattr(directions, "LEAVE", 1.0)
-    found, _ = directions.conjugate_gradients(it, wanted, 1000, lambda: False)
-    exact = directions.direct(it, wanted, lambda: False)
+    found, _ = solve_iteratively(backend, gradient, wanted, 1000, cg_leave=1.0)
+    exact = backend.direct(gradient, backend.rho, wanted)
     np.testing.assert_allclose(found, exact, atol=1e-8)
     assert not found[:, 1].any()
-    few, short = directions.conjugate_gradients(it, wanted, 1, lambda: False)
+    few, short = solve_iteratively(backend, gradient, wanted, 1, cg_leave=1.0)
     assert short.any()
     assert not short[1]
     assert np.isfinite(few).all()
@@ -347,20 +364,21 @@ def test_classes_leave_conjugate_gradients_one_by_one(monkeypatch):
 
 @pytest.mark.parametrize("kind", NAMES)
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
-def test_a_line_search_ends_near_the_minimum(kind, scale):
-    it = new_iterate(kind, seed=1)
-    it.measure()
-    first, w = it.gradient.copy(), it.w.copy()
+def test_a_line_search_ends_near_the_minimum(monkeypatch, kind, scale):
+    backend = new_backend(kind, seed=1)
+    iterate = Iterate(backend, backend.runs)
+    iterate.measure()
+    first, w, terms = iterate.gradient.copy(), iterate.w.copy(), backend.terms
     p = -scale * first
-    t = it.move(p, np.ones(it.terms.n_problems, bool))
-    assert (t > 0).all()
-    np.testing.assert_allclose(it.w, w + t * p)
-    whole = slice(0, it.rows.n_rows)
+    monkeypatch.setattr(iterate, "direction", lambda going: p)
+    assert iterate.move(np.ones(backend.n_problems, bool)).all()
+    np.testing.assert_allclose(iterate.w, w + iterate.step * p)
+    iterate.measure()
+    whole = slice(0, backend.rows.n_rows)
     np.testing.assert_allclose(
-        it.slack, it.terms.slack(whole, it.rows.responses(whole, it.w)), atol=1e-9
+        backend.slack, terms.slack(whole, backend.rows.responses(whole, iterate.w)), atol=1e-9
     )
-    it.measure()
-    left, before = it.terms.dots(it.gradient, p), it.terms.dots(first, p)
+    left, before = terms.dots(iterate.gradient, p), terms.dots(first, p)
     assert (np.abs(left) <= 0.05 * np.abs(before) + 1e-12).all()
 
 
@@ -410,7 +428,7 @@ def test_slices_of_rows_change_nothing(monkeypatch, params):
     whole = train_in_namespace(X, y, tol=1e-6, **params)
     monkeypatch.setattr(rows_module, "HOST_SLICE", 1000)
     sliced = train_in_namespace(X, y, tol=1e-6, **params)
-    assert len(DenseRows(ON_HOST, X, 1.0).parts(4)) > 10
+    assert len(DenseDeviceRows(ON_HOST, X, 1.0).parts(4)) > 10
     np.testing.assert_allclose(sliced.coef, whole.coef, atol=1e-4)
 
 
@@ -609,7 +627,7 @@ def test_out_of_memory_is_a_clear_error(dispatch, monkeypatch):
         raise OutOfMemoryError("cannot allocate 17 bytes.")
 
     X, y = some_digits()
-    monkeypatch.setattr(Iterate, "hessian_product", product)
+    monkeypatch.setattr(DeviceHessian, "product", product)
     with pytest.raises(MemoryError, match=r"17 bytes.*memory_limit") as caught:
         LinearSVC().fit(as_strict(X), as_strict(y))
     assert caught.value.__context__ is None  # which would keep what was allocated

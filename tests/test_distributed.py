@@ -22,11 +22,11 @@ import dask.array as da
 from distributed import Client, LocalCluster
 
 from dualsweep.distributed import LinearSVC
-from dualsweep.distributed._cluster import Cluster
-from dualsweep.distributed._work import add
 from dualsweep.estimators._choices import CONSTRAINTS
-from dualsweep.kernels.loss import Loss
-from dualsweep.problems.losses import LOSSES
+from dualsweep.losses import LOSSES, Box
+from dualsweep.placements.cluster import worker
+from dualsweep.placements.cluster.client import Cluster
+from dualsweep.placements.cluster.partitions import Partition
 
 # What Dask itself warns of, now and then, when workers come and go.
 pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore::ResourceWarning")
@@ -120,11 +120,11 @@ def test_workers_learn_of_a_loss_that_the_client_added(client, text, monkeypatch
     X, y = text
     [allowed] = CONSTRAINTS["loss"]
     monkeypatch.setattr(allowed, "options", allowed.options | {"smooth_hinge"})
-    for numbers, formula in (
-        (Loss(0.0, 1.0, 1.0), lambda s: np.where(s >= 1, s - 1 / 2, s**2 / 2)),
-        (Loss(0.0, 1.0, 0.5), lambda s: np.where(s >= 1 / 2, s - 1 / 4, s**2)),  # another version
+    for loss, formula in (
+        (Box(0.0, 1.0, 1.0), lambda s: np.where(s >= 1, s - 1 / 2, s**2 / 2)),
+        (Box(0.0, 1.0, 0.5), lambda s: np.where(s >= 1 / 2, s - 1 / 4, s**2)),  # another version
     ):
-        monkeypatch.setitem(LOSSES, "smooth_hinge", numbers)
+        monkeypatch.setitem(LOSSES, "smooth_hinge", loss)
         model = LinearSVC(C=0.1, loss="smooth_hinge", random_state=0).fit(delayed_blocks(X, y))
         sign = np.where(y == model.classes_[1], 1.0, -1.0)
         slack = np.maximum(1.0 - sign * (X @ model.coef_[0] + model.intercept_[0]), 0.0)
@@ -233,22 +233,22 @@ def test_a_worker_that_is_killed(mortal, text, monkeypatch, method, at):
     """In the middle of training: its partitions are computed again, the certificate holds."""
     X, y = text
     if method == "sweeps":
-        monkeypatch.setattr("dualsweep.solvers.policy.PARTS_AT_ONCE", 0)
+        monkeypatch.setattr("dualsweep.placements.cluster.partitions.AT_ONCE", 0)
     asked = []
     ask = Cluster._ask
 
-    def ask_and_kill(self, p, name, w, how):
-        asked.append(name)
+    def ask_and_kill(self, p, question, w, how):
+        asked.append(question)
         if len(asked) == at:
             victim = self.groups[0][0]
             os.kill(mortal.run(os.getpid, workers=[victim])[victim], signal.SIGKILL)
-        return ask(self, p, name, w, how)
+        return ask(self, p, question, w, how)
 
     monkeypatch.setattr(Cluster, "_ask", ask_and_kill)
     model = LinearSVC(C=0.1, random_state=0, client=mortal)
     model.fit(delayed_blocks(X, y, (200, 200, 200)))
     assert len(asked) > at
-    assert ("newton" in asked) == (method == "newton")
+    assert (Partition.hessian in asked) == (method == "newton")
     assert_certified(model, X, y)
 
 
@@ -258,15 +258,15 @@ def test_a_partition_that_cannot_be_computed_again(mortal, text):
     model = LinearSVC(C=0.1, random_state=0, client=mortal)
     ask, killed = Cluster._ask, []
 
-    def ask_and_kill(self, p, name, w, how):
+    def ask_and_kill(self, p, question, w, how):
         if not killed:
             killed.append(self.groups[0][0])
             os.kill(mortal.run(os.getpid, workers=killed)[killed[0]], signal.SIGKILL)
-        return ask(self, p, name, w, how)
+        return ask(self, p, question, w, how)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Cluster, "_ask", ask_and_kill)
-        patch.setattr("dualsweep.distributed._cluster.LOST", 1.0)
+        patch.setattr("dualsweep.placements.cluster.client.LOST", 1.0)
         with pytest.raises(RuntimeError, match="cannot be computed again"):
             model.fit([tuple(held)])
 
@@ -274,14 +274,13 @@ def test_a_partition_that_cannot_be_computed_again(mortal, text):
 @pytest.mark.parametrize("dense", [False, True])
 def test_rows_past_the_memory_of_workers_are_read_from_disk(client, text, dense, monkeypatch):
     """Each time that they are looked at, and the files are gone in the end."""
-    from dualsweep.distributed import _work
 
     def on_disk(dask_worker):
         files = Path(dask_worker.local_directory).glob("dualsweep-*/*.npy")
-        return [shard.X is None for shard in _work._shards.values()], len(list(files))
+        return [held.X is None for held in worker._held.values()], len(list(files))
 
     X, y = text
-    monkeypatch.setattr("dualsweep.solvers.policy.PARTS_AT_ONCE", 0 if dense else 200)
+    monkeypatch.setattr("dualsweep.placements.cluster.partitions.AT_ONCE", 0 if dense else 200)
     parts = delayed_blocks(X.toarray() if dense else X, y, (200, 200, 200))
     seen = []
     ask = Cluster._ask
@@ -291,12 +290,12 @@ def test_rows_past_the_memory_of_workers_are_read_from_disk(client, text, dense,
         return ask(self, *question)
 
     monkeypatch.setattr(Cluster, "_ask", ask_and_look)
-    fits = _work.FITS
-    client.run(lambda: setattr(_work, "FITS", 0.0))
+    fits = worker.FITS
+    client.run(lambda: setattr(worker, "FITS", 0.0))
     try:
         model = LinearSVC(C=0.1, random_state=0).fit(parts)
     finally:
-        client.run(lambda: setattr(_work, "FITS", fits))
+        client.run(lambda: setattr(worker, "FITS", fits))
     assert all(sum(n for _, n in workers) == 3 * (1 if dense else 3) for workers in seen)
     assert all(all(held) for workers in seen for held, _ in workers)
     assert_certified(model, X, y)
@@ -313,12 +312,10 @@ def test_workers_that_only_the_scheduler_can_reach(client, text, monkeypatch):
 
 
 def test_nothing_is_left_on_the_workers(client, text):
-    from dualsweep.distributed import _work
-
     X, y = text
     model = LinearSVC(C=0.1, random_state=0).fit(delayed_blocks(X, y))
     model.dual_coef_.compute()
-    assert set(client.run(lambda: len(_work._shards)).values()) == {0}
+    assert set(client.run(lambda: len(worker._held)).values()) == {0}
 
 
 def test_answers_of_different_precision_add_up():
@@ -326,7 +323,7 @@ def test_answers_of_different_precision_add_up():
     for weights in ([few, huge], [huge.copy(), few], [few.copy(), few, huge]):
         answers = [(w, np.ones(2), {k: "born"}) for k, w in enumerate(weights)]
         expected = sum(w.astype(np.float64) for w in weights)
-        total, numbers, born = add(*answers)
+        total, numbers, born = worker.add(*answers)
         np.testing.assert_array_equal(total, expected)
         np.testing.assert_array_equal(numbers, np.full(2, float(len(weights))))
         assert list(born) == list(range(len(weights)))

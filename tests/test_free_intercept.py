@@ -17,11 +17,11 @@ from dualsweep.datasets import make_text_like
 from dualsweep.io import load_model, save_model, write_store
 from dualsweep.kernels.certificate import SHARES
 from dualsweep.kernels.intercept import best_intercept
+from dualsweep.losses import LOSSES, REGRESSION_LOSSES, loss_named
+from dualsweep.placements import TrainingSet
 from dualsweep.problems.free import FreeProblem
-from dualsweep.problems.losses import LOSSES, REGRESSION_LOSSES, loss_numbers
 from dualsweep.solvers.solve import Start, solve
-from dualsweep.training import Context, TrainingSet
-from dualsweep.training.regression import RegressionSet
+from dualsweep.training import Context
 
 EPSILON = 0.25
 ALL = [*LOSSES, *REGRESSION_LOSSES]
@@ -144,7 +144,7 @@ def test_many_features_are_swept(loss):
 def test_conjugate_gradients_reach_the_same(monkeypatch, rows, loss):
     X, y = labels_for(loss, rows)
     direct = model_of(loss, tol=1e-7).fit(X, y)
-    monkeypatch.setattr("dualsweep.solvers.newton.DIRECT_WEIGHTS", 0)
+    monkeypatch.setattr("dualsweep.newton.host.DIRECT_WEIGHTS", 0)
     iterative = model_of(loss, tol=1e-7, solver="newton").fit(X, y)
     assert_certified(iterative, X, y)
     assert iterative.primal_objective_ == pytest.approx(direct.primal_objective_, rel=2e-7)
@@ -341,7 +341,11 @@ def test_dual_variables_are_balanced_at_any_scale(rows, cost):
     alpha[y > 0] *= 1e7
     problem = LinearSVC(loss="squared_hinge", intercept="free")  # has no upper bound
     with Context() as context:
-        free = TrainingSet(X, y, None, 1.0, context).formulate(problem._settings()).problem(0)
+        free = (
+            TrainingSet(X, y, None, problem._settings(), context)
+            .problems(problem._settings())
+            .problem(0)
+        )
     balanced = alpha.copy()
     free.balance(balanced)
     above, below = balanced[y > 0] / cost, balanced[y < 0] / cost
@@ -358,7 +362,7 @@ def test_dual_variables_are_balanced_at_any_scale(rows, cost):
 def test_the_best_intercept_of_constant_targets_is_that_constant(name, epsilon, value):
     n = 5
     best = best_intercept(
-        np.zeros(n), np.ones(n), np.full(n, value), np.ones(n), loss_numbers(name, epsilon)
+        np.zeros(n), np.ones(n), np.full(n, value), np.ones(n), loss_named(name, epsilon)
     )
     assert best == value
 
@@ -366,7 +370,7 @@ def test_the_best_intercept_of_constant_targets_is_that_constant(name, epsilon, 
 def test_targets_within_epsilon_are_in_the_middle():
     target = np.array([1.0, 1.5, 1.25])
     for epsilon in (0.25, 1.0):
-        loss = loss_numbers("epsilon_insensitive", epsilon)
+        loss = loss_named("epsilon_insensitive", epsilon)
         assert best_intercept(np.zeros(3), np.ones(3), target, np.ones(3), loss) == 1.25
 
 
@@ -403,8 +407,9 @@ def test_an_x_that_became_nan_is_said_to_have_changed(rows):
         return True
 
     with Context() as context:
-        data = RegressionSet(X, y, None, 1.0, context)
-        problem = data.formulate(LinearSVR()._settings()).problem(0)
+        settings = LinearSVR()._settings()
+        data = TrainingSet(X, y, None, settings, context)
+        problem = data.problems(settings).problem(0)
         with pytest.raises(ValueError, match=r"X has NaN, .* that it did not have"):
             solve(problem, tol=1e-12, watch=spoil, solver="sweep")
 

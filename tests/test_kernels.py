@@ -1,6 +1,7 @@
 """One sweep and one certificate against the naive loop, visit by visit."""
 
 from fractions import Fraction
+from itertools import product
 
 import exact
 import naive
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dualsweep._jit import jit
 from dualsweep._random import random_state
 from dualsweep.kernels import certificate
 from dualsweep.kernels.binary import (
@@ -18,11 +20,11 @@ from dualsweep.kernels.binary import (
     fill_labels,
     fill_support,
 )
-from dualsweep.kernels.loss import Loss, best_dual, bounds, gap_share, sum_losses
+from dualsweep.kernels.losses import sum_losses
 from dualsweep.kernels.order import FILLED, REFERENCE, SEEN
-from dualsweep.kernels.scaling import rescale
+from dualsweep.kernels.scaling import best_multiple, rescale
+from dualsweep.losses import Box, of_numpy, protocol
 from dualsweep.problems.labels import few_classes
-from dualsweep.problems.scaling import best_multiple
 from dualsweep.rows.layouts import as_rows
 from dualsweep.solvers.schedules import Auto
 
@@ -316,9 +318,37 @@ def exact_share(a, slack, loss, cost):
     return value - (a * slack - oracle.kink * abs(a) - oracle.diag[0] * a**2 / 2)
 
 
-def box_of(loss, cost):
-    """Bounds, diagonal and kink."""
-    return *bounds(naive.numbers(loss), cost), naive.numbers(loss).kink
+# The functions of a loss as kernels have them.
+
+
+@jit
+def best_dual(loss, cost, slack):
+    return protocol.best_dual(loss, cost, slack)
+
+
+@jit
+def gap_share(loss, cost, a, slack):
+    return protocol.gap_share(loss, cost, a, slack)
+
+
+@jit
+def certified_share(loss, cost, a, slack, error):
+    return protocol.certified_share(loss, cost, a, slack, error)
+
+
+@jit
+def dual_step(loss, cost, a, slack, sqnorm):
+    return protocol.dual_step(loss, cost, a, slack, sqnorm)
+
+
+@jit
+def proximal_dual(loss, cost, v, rho):
+    return protocol.proximal_dual(loss, cost, v, rho)
+
+
+@jit
+def is_settled(loss, cost, a, slack, reach):
+    return protocol.is_settled(loss, cost, a, slack, reach)
 
 
 @EXAMPLES
@@ -331,7 +361,7 @@ def box_of(loss, cost):
 def test_gap_share_is_the_loss_above_its_bound(loss, part, slack, exponent):
     cost = 4.0**exponent
     a = part * cost
-    share = gap_share(a, slack, *box_of(loss, cost))
+    share = gap_share(naive.numbers(loss), cost, a, slack)
     truth = float(exact_share(a, slack, loss, cost))
     # a share that is small because a is near its best is quadratic in that distance
     assert share == pytest.approx(truth, rel=1e-9, abs=1e-15 * cost * slack**2)
@@ -341,13 +371,14 @@ def test_gap_share_is_the_loss_above_its_bound(loss, part, slack, exponent):
 def test_gap_share_is_not_negative(loss):
     """Where a is a few ulps from its best, the share is a product of two rounding errors."""
     rng = np.random.default_rng(0)
+    box = naive.numbers(loss)
     for _ in range(2000):
         slack, cost = rng.uniform(0.1, 10), 10.0 ** rng.uniform(-3, 3)
-        box = box_of(loss, cost)
-        best = a = best_dual(slack, *box)
+        best = a = best_dual(box, cost, slack)
         for _ in range(rng.integers(4)):
             a = np.nextafter(a, 0.0)
-        assert gap_share(a, slack, *box) >= -((4 * np.finfo(float).eps) ** 2) * best * slack
+        share = gap_share(box, cost, a, slack)
+        assert share >= -((4 * np.finfo(float).eps) ** 2) * best * slack
 
 
 @every_loss
@@ -358,23 +389,145 @@ def test_losses_are_those_of_the_margins(loss):
     assert sum_losses(slack, cost, naive.numbers(loss)) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("lower", [-2.0, 0.0])
-@pytest.mark.parametrize("upper", [1.0, 3.0])
-@pytest.mark.parametrize("diag", [0.0, 0.5])
-@pytest.mark.parametrize("kink", [0.0, 0.5])
-def test_losses_are_the_most_that_the_box_allows(lower, upper, diag, kink):
+BOXES = [Box(*numbers) for numbers in product((-2.0, 0.0), (1.0, 3.0), (0.0, 0.5), (0.0, 0.5))]
+every_box = pytest.mark.parametrize("loss", [*BOXES, *map(naive.numbers, naive.LOWER)], ids=str)
+every_cost = pytest.mark.parametrize("cost", [0.25, 4.0])
+SLACKS = (-4.0, -1.0, -0.1, 0.0, 0.1, 1.0, 4.0)
+
+
+def values_of(loss, cost):
+    """Many dual variables, from bound to bound, and the conjugate of each by its formula."""
+    b = cost * np.linspace(max(loss.lower, -10.0), min(loss.upper, 10.0), 1201)
+    return b, loss.kink * np.abs(b) + loss.diag / cost * b**2 / 2
+
+
+@every_box
+@every_cost
+def test_losses_are_the_most_that_the_box_allows(loss, cost):
     """The best of many b in the box, and its excess over each of them."""
-    loss = Loss(lower, upper, diag, kink)
-    for cost in (0.25, 4.0):
-        b = cost * np.linspace(lower, upper, 1201)
-        numbers = bounds(loss, cost)
-        assert numbers == (b[0], b[-1], diag / cost)
-        for slack in (-4.0, -1.0, -0.1, 0.0, 0.1, 1.0, 4.0):
-            value = b * slack - kink * np.abs(b) - diag / cost * b**2 / 2
-            found = sum_losses(np.array([slack]), np.array([cost]), loss)
-            assert found == pytest.approx(value.max(), rel=1e-4, abs=1e-6)
-            shares = [gap_share(a, slack, *numbers, kink) for a in b[::60]]
-            np.testing.assert_allclose(shares, found - value[::60], rtol=1e-12, atol=1e-12)
+    b, conjugate = values_of(loss, cost)
+    assert protocol.dual_bounds(loss, cost) == (cost * loss.lower, cost * loss.upper)
+    for part in (1.0, 0.5, 3.0):
+        linear, square = protocol.conjugate_parts(loss, cost, b[7])
+        expected = loss.kink * abs(part * b[7]) + loss.diag / cost * (part * b[7]) ** 2 / 2
+        assert part * linear + part**2 * square / 2 == pytest.approx(expected, rel=1e-14)
+    for slack in SLACKS:
+        value = b * slack - conjugate
+        found = sum_losses(np.array([slack]), np.array([cost]), loss)
+        assert found == pytest.approx(value.max(), rel=1e-4, abs=1e-6)
+        best = best_dual(loss, cost, slack)
+        assert best * slack - np.interp(best, b, conjugate) == pytest.approx(found, abs=1e-4)
+        shares = [gap_share(loss, cost, a, slack) for a in b[::60]]
+        np.testing.assert_allclose(shares, found - value[::60], rtol=1e-12, atol=1e-12)
+
+
+@every_box
+@every_cost
+@pytest.mark.parametrize("sqnorm", [0.3, 7.0])
+def test_a_dual_step_is_the_best_and_gains_what_it_says(loss, cost, sqnorm):
+    b, conjugate = values_of(loss, cost)
+    for a, slack in product(b[::120], SLACKS):
+        value = sqnorm * (b - a) ** 2 / 2 - b * slack + conjugate
+        new, _, gain = dual_step(loss, cost, a, slack, sqnorm)
+        step = new - a
+        change = sqnorm * step**2 / 2 - new * slack + a * slack
+        for each, sign in ((new, 1.0), (a, -1.0)):
+            change += sign * (loss.kink * abs(each) + loss.diag / cost * each**2 / 2)
+        assert b[0] <= new <= b[-1]
+        assert gain == pytest.approx(-change, rel=1e-9, abs=1e-12)
+        before = -a * slack + loss.kink * abs(a) + loss.diag / cost * a**2 / 2
+        assert before - gain <= value.min() + 1e-12
+
+
+@every_box
+@every_cost
+def test_a_proximal_dual_variable_is_the_best_and_moves_as_it_says(loss, cost):
+    b, conjugate = values_of(loss, cost)
+    for v, rho in product(np.linspace(-5.03, 4.9, 30), (0.0, 0.7) if loss.smooth else (0.7, 3.0)):
+        best, moves = proximal_dual(loss, cost, v, rho)
+        found = best * v - loss.kink * abs(best) - (loss.diag / cost + rho) * best**2 / 2
+        assert cost * loss.lower <= best <= cost * loss.upper
+        assert found >= (b * v - conjugate - rho * b**2 / 2).max() - 1e-12
+        above, below = (proximal_dual(loss, cost, v + h, rho)[0] for h in (1e-6, -1e-6))
+        assert moves == pytest.approx((above - below) / 2e-6, rel=1e-6, abs=1e-6)
+
+
+@every_box
+@every_cost
+def test_a_settled_dual_variable_is_the_best_of_all_slacks_within_reach(loss, cost):
+    """With a kink but no negative side, some settled rows go unnoticed; none is settled wrongly."""
+    all_noticed = loss.kink == 0.0 or loss.lower < 0.0
+    b, _ = values_of(loss, cost)
+    outcomes = set()
+    for a, slack, reach in product((b[0], 0.0, b[17], b[-1]), np.linspace(-5, 5, 79), (0.03, 0.31)):
+        ends = [best_dual(loss, cost, slack + sign * reach) for sign in (-1, 1)]
+        best = ends == [a, a]
+        settled = is_settled(loss, cost, a, slack, reach)
+        assert best or not settled
+        assert settled or not (best and all_noticed)
+        outcomes.add(settled)
+    assert outcomes == ({False} if loss == naive.numbers("squared") else {False, True})
+
+
+@every_box
+@every_cost
+def test_certified_shares_hold_for_all_slacks_within_the_error(loss, cost):
+    error, width = 1e-3, cost * (min(loss.upper, 10.0) - max(loss.lower, -10.0))
+    places = (loss.kink, -loss.kink, 1.0 + loss.kink)  # where a loss may bend
+    for a, slack in product(values_of(loss, cost)[0][::120], (*SLACKS, *places)):
+        lost, spread, share, most = certified_share(loss, cost, a, slack, error)
+        assert share == pytest.approx(max(gap_share(loss, cost, a, slack), 0.0), rel=1e-12)
+        assert most <= share + 1.01 * width * error
+        for part in (-1.0, -0.4, 0.0, 0.7, 1.0):
+            there = slack + part * error
+            found = sum_losses(np.array([there]), np.array([cost]), loss)
+            assert abs(found - lost) <= (1 + 1e-9) * spread + 1e-300
+            assert gap_share(loss, cost, a, there) <= (1 + 1e-15) * most + 1e-15 * cost
+
+
+@every_box
+def test_a_loss_on_arrays_is_that_of_each_row(loss):
+    arrays, rng = of_numpy(loss), np.random.default_rng(0)
+    cost, slack, error = rng.uniform(0.1, 4.0, 300), rng.normal(size=300), np.full(300, 1e-3)
+    slack[::2] *= 4.0
+    cost[::9] = 0.0  # rows that are not part of the problem
+    low, high = max(loss.lower, -5.0), min(loss.upper, 5.0)
+    b, rho = cost * rng.choice([low, 0.0, high, 0.3 * low + 0.7 * high], 300), 0.7
+    best = arrays.best_dual(cost, slack)
+    proximal = arrays.proximal_dual(cost, slack, 0.0 if loss.smooth else rho)
+    bracket = arrays.certified_share(cost, b, slack, error)
+    found = np.array(
+        [
+            *(np.broadcast_to(bound, 300) for bound in arrays.bounds(cost)),
+            best,
+            arrays.losses(cost, slack, best),
+            arrays.losses(cost, slack, best) - arrays.proven(cost, slack, b),
+            *arrays.conjugate_parts(cost, b),
+            *proximal,
+            bracket.loss,
+            bracket.seen,
+        ]
+    ).T
+    used = cost > 0
+    assert np.isfinite(found[~used][:, 2:]).all()
+    for numbers, c, s, a in zip(found[used], cost[used], slack[used], b[used], strict=True):
+        lost, share = (protocol.gap_share(loss, c, each, s) for each in (0.0, a))
+        expected = [
+            *protocol.dual_bounds(loss, c),
+            best_dual(loss, c, s),
+            lost,
+            share,
+            *protocol.conjugate_parts(loss, c, a),
+            *proximal_dual(loss, c, s, 0.0 if loss.smooth else rho),
+            lost,
+            share,
+        ]
+        np.testing.assert_allclose(numbers, expected, rtol=1e-9, atol=1e-12)
+    for part in (-1.0, -0.4, 0.7, 1.0):
+        there = slack + part * error
+        lost = arrays.losses(cost, there, arrays.best_dual(cost, there))
+        assert (np.abs(lost - bracket.loss) <= (1 + 1e-9) * bracket.spread + 1e-15).all()
+        assert (lost - arrays.proven(cost, there, b) <= bracket.share + 1e-14).all()
 
 
 # ----------------------------------------------------------------------------- multiples and signs
@@ -390,8 +543,8 @@ def test_a_rescaled_point_is_the_best_multiple_within_the_box(loss, target, rati
     problem = before.with_costs(ratio * before.cost)
     seen = problem.candidates
     out = np.empty(N_ROWS)
-    given = (target, problem.cost, problem.loss, out, w)
-    primal, dual = rescale(seen, alpha, oracle.weights(alpha), seen, slack, *given)
+    known = problem.data, seen, alpha, oracle.weights(alpha)
+    primal, dual = rescale(*known, seen, slack, out, w)
 
     X, y = naive.random_data(N_ROWS, N_FEATURES, 0)
     then = naive.Naive(X, y, problem.cost, loss, 1.5, target=target)
@@ -409,12 +562,11 @@ def test_a_rescaled_point_is_the_best_multiple_within_the_box(loss, target, rati
 
     fewer = seen[1:]  # slacks of other rows are of no use, but the point is the same
     again = np.empty(N_ROWS)
-    given = (target, problem.cost, problem.loss, again, w)
-    other_primal, _ = rescale(seen, alpha, oracle.weights(alpha), fewer, slack[1:], *given)
+    other_primal, _ = rescale(*known, fewer, slack[1:], again, w)
     assert np.isnan(other_primal)
     swapped = seen.copy()
     swapped[-1] = seen[0]
-    other_primal, _ = rescale(seen, alpha, oracle.weights(alpha), swapped, slack, *given)
+    other_primal, _ = rescale(*known, swapped, slack, again, w)
     assert np.isnan(other_primal)
     np.testing.assert_array_equal(again, out)
 

@@ -11,9 +11,10 @@ from test_solve import assert_honest, every_loss, same, setup
 
 from dualsweep import LinearSVC
 from dualsweep.datasets import make_text_like
+from dualsweep.problems.run import PointRun
+from dualsweep.solvers.costs import costs_of
 from dualsweep.solvers.momentum import Momentum
 from dualsweep.solvers.policy import FIRST_MOMENTUM, TRIAL, Policy
-from dualsweep.solvers.run import Run
 from dualsweep.solvers.schedules import SCHEDULES
 from dualsweep.solvers.solve import solve
 from dualsweep.solvers.sweeps import MemorySweeper, sweeps
@@ -106,16 +107,13 @@ def test_a_run_that_ends_early_has_the_certificate_of_its_alpha(
     problem, oracle, dense = problem_of(formulation)
     duals = []
     monkeypatch.setattr(Momentum, "observe", _recording(Momentum.observe, duals))
-    run = Run(
+    run = PointRun(
         problem,
         tol=1e-15,
         max_iter=epochs if end == "max_iter" else 1000,
-        max_time=np.inf,
-        alpha=None,
         stop=lambda: end == "stop" and run.epoch >= epochs - 1,
-        watch=lambda progress: False,
     )
-    policy = Policy(problem, "sweep", run.tol, run.max_iter, momentum=True)
+    policy = Policy(costs_of(problem), "sweep", run.tol, run.max_iter, momentum=True)
     monkeypatch.setattr(policy, "wants_newton", lambda: end == "give_up" and run.epoch >= epochs)
     sweeps(run, MemorySweeper(run, "auto", (0,)), policy)
     assert run.epoch == epochs
@@ -178,7 +176,7 @@ def test_momentum_that_does_not_help_is_given_up(hurry, monkeypatch, advance, fo
 
 def judged(plain, with_it):
     """Return whether momentum is kept after these gaps, and whether it then ended in time."""
-    policy = Policy(problem_of("hinge")[0], "sweep", 1e-3, 1000, momentum=True)
+    policy = Policy(costs_of(problem_of("hinge")[0]), "sweep", 1e-3, 1000, momentum=True)
     for gap in plain:
         policy.observe(gap)
     policy.take_up()

@@ -1,5 +1,6 @@
 """Crammer-Singer and Weston-Watkins: sweeps, certificates and models against plain NumPy."""
 
+from collections import Counter
 from copy import copy
 from dataclasses import replace
 from fractions import Fraction
@@ -41,7 +42,13 @@ from dualsweep.kernels.newton_multiclass import (
     implied_dual_multiclass,
     slope_multiclass,
 )
-from dualsweep.solvers import iterates
+from dualsweep.newton import host, multiclass
+from dualsweep.newton.gradients import conjugate_gradients
+from dualsweep.newton.host import PlainHessian
+from dualsweep.newton.multiclass import BlockHessian
+from dualsweep.newton.slacks import slacks_of
+from dualsweep.newton.tuning import BLOCKS, BLOCKS_WORTH
+from dualsweep.problems.run import PointRun
 from dualsweep.solvers.schedules import SCHEDULES
 from dualsweep.solvers.solve import Start, solve
 
@@ -424,20 +431,10 @@ def test_reaches_the_optimum_of_a_general_solver(formulation):
 
 @pytest.mark.parametrize("formulation", DIRECT)
 def test_proven_rows_are_where_the_optimum_has_them(formulation):
-    from dualsweep.solvers.run import Run
-
     _, problem = setup(formulation, n=60, cost=0.3)
     best = solve(problem, tol=1e-13, max_iter=100_000)
     rough = solve(problem, tol=1e-4, max_iter=100_000)
-    run = Run(
-        problem,
-        tol=1e-4,
-        max_iter=0,
-        max_time=np.inf,
-        alpha=copy(rough.alpha),
-        stop=lambda: False,
-        watch=lambda progress: False,
-    )
+    run = PointRun(problem, tol=1e-4, max_iter=0, alpha=copy(rough.alpha))
     radius = np.sqrt(2 * run.gap)
     settled = problem.settled(run.candidates, run.alpha, run.slack, radius)
     assert 0 < settled.sum() < 60
@@ -708,17 +705,37 @@ def test_newton_passes_begin_with_a_projection(joint, scale, shift, k):
     assert excess == pytest.approx(lost.sum() - proven, rel=1e-9, abs=1e-14 * scale**2)
 
 
+@pytest.fixture
+def products(monkeypatch):
+    """How many products conjugate gradients take, by the kind of Hessian."""
+    counts = Counter()
+    for kind in (PlainHessian, BlockHessian):
+
+        def counted(hessian, p, product=kind.product):
+            counts[type(hessian)] += 1
+            return product(hessian, p)
+
+        monkeypatch.setattr(kind, "product", counted)
+    return counts
+
+
+def use_blocks(monkeypatch, problem, blocks=True):
+    """Let steps take conjugate gradients, preconditioned by the blocks of single classes or not."""
+    monkeypatch.setattr(host, "DIRECT_WEIGHTS", 0)
+    monkeypatch.setattr(multiclass, "DIRECT_WEIGHTS", problem.passes.n_weights if blocks else 0)
+
+
 @pytest.mark.parametrize("formulation", DIRECT)
 @pytest.mark.parametrize("layout", ["csr", "dense"])
 @pytest.mark.parametrize("blocks", [False, True])
-def test_conjugate_gradients_reach_the_same(monkeypatch, formulation, layout, blocks):
+def test_conjugate_gradients_reach_the_same(monkeypatch, products, formulation, layout, blocks):
     """Whether the classes' own blocks of the Hessian precondition them or not."""
     _, problem = setup(formulation, layout, cost=3.0)
     direct = solve(problem, solver="newton", tol=1e-8)
-    monkeypatch.setattr("dualsweep.solvers.newton.DIRECT_WEIGHTS", 0)
-    if not blocks:
-        monkeypatch.setattr("dualsweep.solvers.iterates.DIRECT_WEIGHTS", 0)
+    assert not products
+    use_blocks(monkeypatch, problem, blocks)
     iterative = solve(problem, solver="newton", tol=1e-8)
+    assert list(products) == [BlockHessian if blocks else PlainHessian]
     assert iterative.converged
     assert iterative.n_newton == iterative.n_iter
     assert iterative.primal == pytest.approx(direct.primal, rel=1e-8)
@@ -726,50 +743,56 @@ def test_conjugate_gradients_reach_the_same(monkeypatch, formulation, layout, bl
 
 @pytest.mark.parametrize("formulation", DIRECT)
 @pytest.mark.parametrize("sample", [100, 1])
-def test_blocks_of_classes_precondition(monkeypatch, formulation, sample):
+def test_blocks_of_classes_precondition(monkeypatch, products, formulation, sample):
     """Conjugate gradients take fewer steps with them, made of all rows or of some."""
     X, y = load_digits(return_X_y=True)
     oracle = naive.NaiveMulticlass(X, y, 0.01, formulation, 1.0)
     problem = naive.library_multiclass(X.astype(np.float32), oracle, 1.0)
-    monkeypatch.setattr("dualsweep.solvers.newton.DIRECT_WEIGHTS", 0)
-    monkeypatch.setattr("dualsweep.solvers.iterates.SAMPLE", sample)
-    product, solved, counts = iterates._Multiclass.product, iterates._Multiclass.solve, []
-
-    def counted(slacks, v):
-        counts[-1] += 1
-        return product(slacks, v)
-
-    def counted_within(slacks, *args):
-        solution, steps = solved(slacks, *args)
-        counts[-1] += steps
-        return solution, steps
-
-    monkeypatch.setattr(iterates._Multiclass, "product", counted)
-    monkeypatch.setattr(iterates._Multiclass, "solve", counted_within)
-    results = []
-    for direct_weights, max_iter in ((2000, 200), (0, 50)):
-        monkeypatch.setattr("dualsweep.solvers.iterates.DIRECT_WEIGHTS", direct_weights)
-        counts.append(0)
-        results.append(solve(problem, solver="newton", tol=1e-4, max_iter=max_iter))
-    found, _ = results
+    monkeypatch.setattr(multiclass, "SAMPLE", sample)
+    use_blocks(monkeypatch, problem)
+    found = solve(problem, solver="newton", tol=1e-4, max_iter=200)
     primal, dual = oracle.primal(found.w), oracle.dual(dense(problem, found.alpha))
     assert 0.0 <= primal - dual <= 1.01e-4 * primal
-    assert 0 < 5 * counts[0] < counts[1]
+    use_blocks(monkeypatch, problem, blocks=False)
+    solve(problem, solver="newton", tol=1e-4, max_iter=50)
+    assert 0 < 5 * products[BlockHessian] < products[PlainHessian]
 
 
-def newton_system(formulation, layout, n_threads=1, stop=lambda: False):
+RHO = 0.5
+
+
+def newton_system(monkeypatch, formulation, layout, n_threads=1):
     """Slacks of a random problem, its Hessian, and a right side that adds up to 0 over classes."""
     _, problem = setup(formulation, layout, n=60, d=11, k=4, cost=0.7)
     problem = replace(problem, passes=problem.passes.shared(Workers(n_threads)))
+    use_blocks(monkeypatch, problem)
     rng = np.random.default_rng(1)
     d, k = problem.weights_shape
-    slacks = iterates.slacks_of(
-        problem, rng.normal(size=(d, k)), problem.zero_alpha(), stop, keep_gram=True
+    slacks = slacks_of(problem, rng.normal(size=(d, k)), problem.zero_alpha(), lambda: False)
+    slacks.measure(RHO, step=0.0, settled=False)
+    right = rng.normal(size=(k, d)).T
+    hessian = np.eye(d * k) + slacks.hessian(RHO, exact=True)[0]
+    return slacks, hessian, right - right.mean(axis=1)[:, None]
+
+
+def solve_system(slacks, right, left, most, stop=lambda: False):
+    """The solution by conjugate gradients with the factors as they are, and after how many steps.
+
+    And whether it is less accurate than it was to be.
+    """
+    hessian, before = BlockHessian(slacks, RHO), slacks.cg_steps
+    found, [short] = conjugate_gradients(
+        hessian, -right, np.array([True]), np.array([left]), most, BLOCKS, stop
     )
-    slacks.measure(rho=0.5, step=0.0, settled=False)
-    right = rng.normal(size=(k, d))
-    hessian = np.eye(d * k) + slacks.hessian(exact=True)[0]
-    return slacks, hessian, right - right.mean(axis=0)
+    hessian.close()
+    return found, slacks.cg_steps - before, short
+
+
+def assert_factors_are_those_of_blocks(slacks, hessian):
+    k = slacks.n_classes
+    for m in range(k):
+        exact = np.linalg.cholesky(hessian[m::k, m::k])
+        np.testing.assert_allclose(np.tril(slacks.factors[m]), exact, rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("formulation", DIRECT)
@@ -777,44 +800,44 @@ def newton_system(formulation, layout, n_threads=1, stop=lambda: False):
 @pytest.mark.parametrize("curved_rows", [500, 4])
 def test_a_system_is_solved_in_blocks(monkeypatch, formulation, layout, curved_rows):
     """By conjugate gradients with the factors of its blocks, of the identity, and by NumPy."""
-    monkeypatch.setattr(iterates, "CURVED_ROWS", curved_rows)
+    monkeypatch.setattr(multiclass, "CURVED_ROWS", curved_rows)
     monkeypatch.setattr("dualsweep.rows.passes.ENTRIES_PER_WEIGHT", 0.1)
-    slacks, hessian, right = newton_system(formulation, layout)
-    k, d = right.shape
-    expected = np.linalg.solve(hessian, right.T.ravel()).reshape(d, k).T
-    factors = slacks.block_factors(None)
-    for m in range(k):
-        exact = np.linalg.cholesky(hessian[m::k, m::k])
-        np.testing.assert_allclose(np.tril(factors[m]), exact, rtol=2e-5, atol=2e-5)
+    slacks, hessian, right = newton_system(monkeypatch, formulation, layout)
+    d, k = right.shape
+    expected = np.linalg.solve(hessian, right.ravel()).reshape(d, k)
+    assert isinstance(slacks.preconditioned(RHO), BlockHessian)
+    assert_factors_are_those_of_blocks(slacks, hessian)
     identity = np.broadcast_to(np.eye(d, dtype=np.float32), (k, d, d)).copy()
-    for chosen in (factors, identity):
+    for factors in (slacks.factors, identity):
+        slacks.factors = factors
         for most in range(5):
-            found, steps = slacks.solve(chosen, right, 0.0, most)
-            assert steps == most
+            found, *end = solve_system(slacks, right, 0.0, most)
+            assert end == [most, True]
             np.testing.assert_allclose(
-                found, naive_steps(hessian, chosen, right, most), rtol=1e-8, atol=1e-9
+                found, naive_steps(hessian, factors, right, most), rtol=1e-8, atol=1e-9
             )
         before = right.copy()
-        found, all_steps = slacks.solve(chosen, right, 1e-9, 200)
+        found, all_steps, short = solve_system(slacks, right, 1e-9, 200)
+        assert not short
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(right, before)
-        assert slacks.solve(chosen, right, 1.0, 200)[1] == 0
-        assert 0 < slacks.solve(chosen, right, 0.3, 200)[1] < all_steps
+        assert 0 < solve_system(slacks, right, 0.3, 200)[1] < all_steps
 
 
 def naive_steps(hessian, factors, right, n_steps):
     """Conjugate gradients, with a preconditioner whose solutions add up to 0 over classes."""
-    k, d = right.shape
     lower = np.tril(factors.astype(np.float64))
 
     def scaled(r):
-        z = np.array([np.linalg.solve(L @ L.T, row) for L, row in zip(lower, r, strict=True)])
-        return z - z.mean(axis=0)
+        z = np.array(
+            [np.linalg.solve(L @ L.T, column) for L, column in zip(lower, r.T, strict=True)]
+        )
+        return (z - z.mean(axis=0)).T
 
-    x, r = np.zeros((k, d)), right.copy()
+    x, r = np.zeros_like(right), right.copy()
     p = z = scaled(r)
     for _ in range(n_steps):
-        product = (hessian @ p.T.ravel()).reshape(d, k).T
+        product = (hessian @ p.ravel()).reshape(p.shape)
         size = (r * z).sum()
         length = size / (p * product).sum()
         x, r = x + length * p, r - length * product
@@ -825,32 +848,51 @@ def naive_steps(hessian, factors, right, n_steps):
 
 @pytest.mark.parametrize("layout", ["csr", "dense"])
 def test_a_system_has_the_same_solution_with_any_threads(monkeypatch, layout):
-    monkeypatch.setattr(iterates, "CURVED_ROWS", 3)
+    monkeypatch.setattr(multiclass, "CURVED_ROWS", 3)
     monkeypatch.setattr("dualsweep.rows.passes.ENTRIES_PER_WEIGHT", 0.1)
     monkeypatch.setattr("dualsweep._team.count_cores", lambda: 5)
     solutions = []
     for n_threads in (1, 2, 5):
-        slacks, _, right = newton_system("crammer_singer", layout, n_threads)
+        slacks, _, right = newton_system(monkeypatch, "crammer_singer", layout, n_threads)
         with slacks.passes.workers:
-            solutions.append(slacks.solve(slacks.block_factors(None), right, 1e-6, 200))
-    for solution, steps in solutions[1:]:
+            slacks.preconditioned(RHO)
+            solutions.append(solve_system(slacks, right, 1e-6, 200))
+    for solution, *end in solutions[1:]:
         np.testing.assert_array_equal(solution, solutions[0][0])
-        assert steps == solutions[0][1]
+        assert end == [solutions[0][1], False]
 
 
-def test_a_system_is_left_when_told_to_stop():
-    stopped = []
-    slacks, _, right = newton_system("crammer_singer", "csr", stop=lambda: bool(stopped))
-    factors = slacks.block_factors(None)
-    stopped.append(True)
-    assert slacks.solve(factors, right, 0.0, 200)[1] == 1
-    assert slacks.block_factors(None) is None
+def test_factors_are_made_anew_when_they_have_become_too_old(monkeypatch):
+    """That is when a direction has taken many steps with them."""
+    slacks, hessian, _ = newton_system(monkeypatch, "crammer_singer", "csr")
+    slacks.preconditioned(RHO)
+    slacks.factors[:] = np.eye(12)
+    slacks.cg_steps = BLOCKS_WORTH - 1
+    slacks.preconditioned(RHO)
+    np.testing.assert_array_equal(slacks.factors, [np.eye(12)] * 4)
+    assert slacks.cg_steps == 0
+    slacks.cg_steps = BLOCKS_WORTH
+    slacks.preconditioned(RHO)
+    assert_factors_are_those_of_blocks(slacks, hessian)
+    assert slacks.cg_steps == 0
 
 
-def test_a_right_side_that_is_not_finite_ends_the_steps():
-    slacks, _, right = newton_system("crammer_singer", "csr")
+def test_a_system_is_left_when_told_to_stop(monkeypatch):
+    slacks, _, right = newton_system(monkeypatch, "crammer_singer", "csr")
+    slacks.preconditioned(RHO)
+    polls = iter([False, False, True])
+    found, *end = solve_system(slacks, right, 0.0, 200, lambda: next(polls))
+    assert end == [2, True]
+    np.testing.assert_array_equal(found, solve_system(slacks, right, 0.0, 2)[0])
+
+
+def test_a_right_side_that_is_not_finite_ends_the_steps(monkeypatch):
+    slacks, _, right = newton_system(monkeypatch, "crammer_singer", "csr")
+    slacks.preconditioned(RHO)
     right[1, 2] = np.nan
-    assert slacks.solve(slacks.block_factors(None), right, 0.3, 200)[1] == 0
+    found, steps, _ = solve_system(slacks, right, 0.3, 200)
+    assert steps == 1
+    assert not np.isfinite(found).all()  # no direction, which ends the method
 
 
 @pytest.mark.parametrize("formulation", DIRECT)

@@ -9,26 +9,24 @@ import scipy.sparse as sp
 from scipy.optimize import check_grad
 from sklearn.datasets import load_digits, load_iris
 
-import dualsweep.solvers.iterates as iterates
-import dualsweep.solvers.newton as newton_module
-import dualsweep.solvers.slacks_binary as slacks_binary
 from dualsweep import LinearSVC
 from dualsweep._threads import Workers
-from dualsweep.kernels.newton import (
-    aim,
-    find_changed,
-    implied_dual,
-    implied_weights,
-    respond_and_aim,
-    slope,
+from dualsweep.kernels.newton_binary import find_changed, imply_dual, slope
+from dualsweep.newton import multiclass
+from dualsweep.newton.binary import BinarySlacks
+from dualsweep.newton.host import (
+    HostBackend,
+    aim_together,
+    measure_together,
+    newton_on_host,
 )
-from dualsweep.rows.layouts import as_rows
-from dualsweep.solvers.newton import newton
-from dualsweep.solvers.policy import Policy, newton_cost
-from dualsweep.solvers.run import Run
-from dualsweep.solvers.slacks import aim_together, measure_together
-from dualsweep.solvers.slacks_binary import BinarySlacks
-from dualsweep.solvers.solve import begin, solve
+from dualsweep.newton.slacks import slacks_of
+from dualsweep.newton.tuning import DIRECT
+from dualsweep.problems.run import PointRun
+from dualsweep.rows.passes import SMALL_SUMS
+from dualsweep.solvers.costs import costs_of
+from dualsweep.solvers.policy import Policy
+from dualsweep.solvers.solve import solve, start_run
 
 BIAS = 1.5
 
@@ -48,63 +46,50 @@ def test_the_inner_problem_is_what_it_says(loss, rho):
 
     def inner(w):
         slack = 1 - oracle.Z @ w
-        u, b, scale = out = np.full((3, 15), np.nan)
-        moved, along = slack + 0.25 * y, -0.5 * y  # half of it leads to the slacks of w
-        numbers = naive.numbers(loss)
-        found = implied_dual(moved, along, 0.5, anchor, cost, numbers, rho, *out)
+        b, scale = out = np.full((2, 15), np.nan)
+        moved, along, kept = slack + 0.25 * y, -0.5 * y, anchor.copy()
+        rest = False, cost, naive.numbers(loss), rho, *out
+        found = imply_dual(moved, along, 0.5, kept, *rest)  # half a step leads to the slacks of w
         np.testing.assert_allclose(moved, slack, rtol=1e-12)
         before = moved.copy()
-        again = implied_dual(moved, np.full(15, np.inf), 0.0, anchor, cost, numbers, rho, *out)
-        assert again == found  # without a step, nobody knows where it would lead
+        again = imply_dual(moved, np.full(15, np.inf), 0.0, kept, *rest)
+        assert again == found  # without a step, the direction does not matter
         np.testing.assert_array_equal(moved, before)
+        np.testing.assert_array_equal(kept, anchor)
         losses, excess = found
+        u = (slack + rho * anchor) / (oracle.diag + rho)
         threshold = oracle.kink / (oracle.diag + rho)
         inner = np.sign(u) * np.maximum(np.abs(u) - threshold, 0.0)
         np.testing.assert_allclose(b, np.clip(inner, *box), rtol=1e-12, atol=1e-12)
         free = (inner > box[0]) & (inner < box[1]) & (np.abs(u) > threshold)
         np.testing.assert_allclose(scale, np.where(free, 1 / (oracle.diag + rho), 0.0))
-        return slack, u, b, losses, excess
+        return slack, b, losses, excess
 
     def phi(w):
-        slack, _, b, *_ = inner(w)
+        slack, b, *_ = inner(w)
         return w @ w / 2 + value(b, slack).sum()
 
     def value(b, slack):
         own = b * slack - oracle.kink * np.abs(b) - oracle.diag * b**2 / 2
         return own - rho * (b - anchor) ** 2 / 2
 
-    slack, u, b, losses, excess = inner(w)
+    slack, b, losses, excess = inner(w)
     for nudge in (-1e-3, 1e-3):  # no other feasible b is better, row by row
         other = np.clip(b + nudge, *box)
         assert (value(b, slack) >= value(other, slack) - 1e-12).all()
     assert losses + w @ w / 2 == pytest.approx(oracle.primal(w))
     gradient = w - oracle.weights(b)
     assert excess + gradient @ gradient / 2 == pytest.approx(oracle.primal(w) - oracle.dual(b))
-    assert check_grad(phi, lambda w: w - oracle.weights(inner(w)[2]), w) < 1e-5
+    assert check_grad(phi, lambda w: w - oracle.weights(inner(w)[1]), w) < 1e-5
 
     p = np.random.default_rng(4).normal(size=5)
     q = -oracle.Z @ p
-    total, curvature = slope(u, q, cost, naive.numbers(loss), rho, 0.7)
-    moved = inner(w + 0.7 * p)[2]
+    rest = anchor, cost, naive.numbers(loss), rho
+    total, curvature = slope(slack, q, *rest, 0.7)
+    moved = inner(w + 0.7 * p)[1]
     assert total == pytest.approx(moved @ q)
-    ahead, _ = slope(u, q, cost, naive.numbers(loss), rho, 0.7 + 1e-7)
+    ahead, _ = slope(slack, q, *rest, 0.7 + 1e-7)
     assert curvature == pytest.approx((ahead - total) / 1e-7, rel=1e-4, abs=1e-5)
-    made = np.full(15, np.nan)
-    scores = y * (oracle.Z @ p)  # rows of Z have their signs already
-    found = aim(scores, y, u, cost, naive.numbers(loss), rho, 0.7, made)
-    np.testing.assert_allclose(made, q, rtol=1e-12)
-    np.testing.assert_allclose(found, (total, curvature), rtol=1e-12)
-
-    # The same with the rows themselves.
-    rows, members, rest = as_rows(X, BIAS), np.arange(15), (cost, naive.numbers(loss), rho)
-    out, weights = np.full((3, 15), np.nan), np.ones(5)
-    sums = implied_weights(rows, members, weights, slack.copy(), slack, 0.0, anchor, y, *rest, *out)
-    assert sums == pytest.approx((losses, excess))
-    np.testing.assert_allclose(weights, 1.0 + oracle.weights(b), rtol=1e-10)
-    again = np.full(15, np.nan)
-    found = respond_and_aim(rows, members, p, y, u, *rest, 0.7, again)
-    np.testing.assert_allclose(again, q, rtol=1e-12)
-    np.testing.assert_allclose(found, (total, curvature), rtol=1e-10)
 
 
 @pytest.mark.parametrize("loss", naive.LOWER)
@@ -114,7 +99,7 @@ def test_inner_problems_one_after_the_other(monkeypatch, loss, layout, part_rows
     """Steps, anchors, slopes and Hessians of the slacks, against NumPy."""
     monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", part_rows)
     monkeypatch.setattr("dualsweep.rows.passes.ENTRIES_PER_WEIGHT", 1)
-    monkeypatch.setattr(slacks_binary, "PICKED_ROWS", 5)
+    monkeypatch.setattr("dualsweep.newton.binary.PICKED_ROWS", 5)
     rng = np.random.default_rng(0)
     X, y = naive.random_data(60, 6)
     cost = rng.integers(0, 3, 60).astype(float)
@@ -124,7 +109,7 @@ def test_inner_problems_one_after_the_other(monkeypatch, loss, layout, part_rows
     diag = oracle.diag * np.ones(used.sum())
     w = rng.normal(size=7)
     anchor = np.clip(rng.normal(size=60), -0.2, 0.5) * (problem.loss.lower < 0)
-    slacks = iterates.slacks_of(problem, w, np.where(used, anchor, 0.0), lambda: False)
+    slacks = slacks_of(problem, w, np.where(used, anchor, 0.0), lambda: False)
     anchor, step, b = anchor[used], 0.0, None
     rho = 0.0 if naive.HAS_DIAGONAL[loss] else 0.4
 
@@ -138,7 +123,7 @@ def test_inner_problems_one_after_the_other(monkeypatch, loss, layout, part_rows
         if settled:
             anchor = b
             rho /= 2.0
-        weights, sums = slacks.measure(rho=rho, step=step, settled=settled)
+        weights, sums = slacks.measure(rho, step, settled)
         b, free = dual_at(w)
         np.testing.assert_allclose(slacks.slack, 1.0 - oracle.Z @ w, atol=1e-12)
         np.testing.assert_allclose(slacks.b, b, rtol=1e-10, atol=1e-12)
@@ -148,12 +133,12 @@ def test_inner_problems_one_after_the_other(monkeypatch, loss, layout, part_rows
         np.testing.assert_allclose(
             sums[1] + gradient @ gradient / 2, oracle.primal(w) - oracle.dual(b), rtol=1e-9
         )
-        matrix, scale = slacks.hessian(exact=True)
+        matrix, scale = slacks.hessian(rho, exact=True)
         expected = oracle.Z.T @ np.diag(free / (diag + rho)) @ oracle.Z
         np.testing.assert_allclose(scale * np.tril(matrix), np.tril(expected), atol=1e-9)
         p, q = rng.normal(size=7), None
         for t in (0.5, 0.2):
-            found = slacks.slope(t) if q is not None else slacks.aim(p, t)
+            found = slacks.slope(rho, t) if q is not None else slacks.aim(p, rho, t)
             q = -oracle.Z @ p
             moved, free = dual_at(w + t * p)
             expected = moved @ q, (q**2 * free / (diag + rho)).sum()
@@ -162,22 +147,25 @@ def test_inner_problems_one_after_the_other(monkeypatch, loss, layout, part_rows
         w = w + step * p
 
 
-def test_rows_that_come_and_go():
+@pytest.mark.parametrize("common", [False, True])
+def test_rows_that_enter_or_leave_the_free_set(common):
     rng = np.random.default_rng(0)
-    before, scale = rng.random(50) < 0.4, rng.random(50) * (rng.random(50) < 0.5)
-    summed, picked = before.copy(), np.full(50, 7)
-    n = find_changed(scale, summed, 100, picked)
-    np.testing.assert_array_equal(summed, scale != 0)
-    changed = np.flatnonzero(summed != before)
-    np.testing.assert_array_equal(
-        picked[:n], np.where(summed[changed], 100 + changed, -101 - changed)
-    )
+    before = rng.integers(0, 3, 50) / (1.0 if common else 2.0)
+    before = np.minimum(before, 1.0) if common else before
+    scale = rng.integers(0, 3, 50) / 2.0
+    weight, picked, change = before.copy(), np.full(50, 7), np.full(50, np.nan)
+    n = find_changed(scale, common, weight, 100, picked, change)
+    np.testing.assert_array_equal(weight, scale != 0 if common else scale)
+    changed = np.flatnonzero(weight != before)
+    assert 10 < len(changed) == n < 40
+    np.testing.assert_array_equal(picked[:n], 100 + changed)
+    np.testing.assert_array_equal(change[:n], (weight - before)[changed])
     assert (picked[n:] == 7).all()
+    assert np.isnan(change[n:]).all()
 
 
 def new_run(problem, **options):
-    options = {"tol": 1e-8, "max_iter": 1000, "max_time": np.inf, "alpha": None, **options}
-    return Run(problem, stop=lambda: False, watch=lambda progress: False, **options)
+    return PointRun(problem, **{"tol": 1e-8, **options})
 
 
 @pytest.mark.parametrize("loss", naive.LOWER)
@@ -185,10 +173,11 @@ def new_run(problem, **options):
 def test_conjugate_gradients_reach_the_same(monkeypatch, loss, cost):
     problem = naive.library_problem(*naive.random_data(30, 8), cost, loss, BIAS)
     direct = new_run(problem)
-    newton(direct)
-    monkeypatch.setattr("dualsweep.solvers.newton.DIRECT_WEIGHTS", 0)
+    newton_on_host(direct)
+    monkeypatch.setattr("dualsweep.newton.host.DIRECT_WEIGHTS", 0)
     iterative = new_run(problem)
-    newton(iterative)
+    assert HostBackend([iterative]).direct_worth == np.inf
+    newton_on_host(iterative)
     assert direct.converged
     assert iterative.converged
     assert iterative.primal == pytest.approx(direct.primal, rel=1e-7)
@@ -201,25 +190,25 @@ def test_conjugate_gradients_reach_the_same(monkeypatch, loss, cost):
 def test_hessians_are_those_of_the_free_rows(monkeypatch, loss, layout, weighted, small):
     """Whether summed up from scratch or from the step before, in one kernel or in a pass."""
     monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 90)
-    monkeypatch.setattr(slacks_binary, "PICKED_ROWS", 7)
-    monkeypatch.setattr(slacks_binary, "PAIRS_PER_CALL", 200)
-    monkeypatch.setattr(slacks_binary, "GRAM_PARTS", 4 if small else slacks_binary.SMALL_SUMS)
+    monkeypatch.setattr("dualsweep.newton.binary.PICKED_ROWS", 7)
+    monkeypatch.setattr("dualsweep.newton.binary.PAIRS_PER_CALL", 200)
+    monkeypatch.setattr("dualsweep.newton.binary.GRAM_PARTS", 4 if small else SMALL_SUMS)
     X, y = naive.random_data(200, 6)
     cost = np.random.default_rng(0).integers(0, 3, 200) if weighted else 1.0
     oracle_Z = naive.augment(X, BIAS)
     problem = naive.library_problem(naive.LAYOUTS[layout](X), y, 3.0 * cost, loss, BIAS)
     hessian, rows = BinarySlacks.hessian, []
 
-    def checked(step, exact):
-        matrix, scale = hessian(step, exact)
+    def checked(step, rho, exact):
+        matrix, scale = hessian(step, rho, exact)
         Z = oracle_Z[step.members]
         expected = np.tril(Z.T @ np.diag(step.scale) @ Z)
         np.testing.assert_allclose(scale * np.tril(matrix), expected, rtol=1e-9, atol=1e-9)
         return matrix, scale
 
-    def counted(step, n_picked):
+    def counted(step, phases, n_picked, gram):
         rows.append(n_picked)
-        return add(step, n_picked)
+        return add(step, phases, n_picked, gram)
 
     how = "_add_picked" if small and layout == "csr" else "_pass_picked"
     add = getattr(BinarySlacks, how)
@@ -262,7 +251,7 @@ def test_a_hessian_that_float32_is_too_rough_for(loss):
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_sweeps_go_on_where_newton_gets_stuck(monkeypatch, loss):
     problem = naive.library_problem(*naive.random_data(30, 8), 1.0, loss, BIAS)
-    monkeypatch.setattr(newton_module, "MAX_STEPS", 2)
+    monkeypatch.setattr(BinarySlacks, "tuning", replace(DIRECT, max_steps=2))
     result = solve(problem, solver="newton", tol=1e-6, max_iter=100_000)
     assert result.converged
     assert result.n_iter > 2
@@ -274,7 +263,7 @@ def test_a_worse_point_is_not_adopted():
     start = solve(problem, solver="sweep", tol=1e-2, max_iter=10_000).alpha
     run = new_run(problem, alpha=start.copy(), max_iter=1)
     gap = run.gap
-    newton(run)
+    newton_on_host(run)
     assert run.gap <= gap
 
 
@@ -303,7 +292,7 @@ def observed(policy, gaps):
 
 
 def policy_of(problem, solver="auto", tol=1e-6):
-    return Policy(problem, solver, tol, max_iter=1000, momentum=True)
+    return Policy(costs_of(problem), solver, tol, max_iter=1000, momentum=True)
 
 
 def test_hand_over_follows_the_rate_of_the_gap():
@@ -329,13 +318,13 @@ def test_many_features_stay_with_sweeps():
     X, y = sp.random(50, 5000, density=0.01, format="csr", random_state=0), np.ones(50)
     y[::2] = -1.0
     problem = naive.library_problem(X, y, 1.0, "hinge")
-    assert newton_cost(problem) == np.inf
+    assert costs_of(problem).newton == np.inf
     assert not policy_of(problem).newton_allowed
     assert policy_of(problem, "newton").newton_first
 
 
 def cost_of(n, d, loss, layout=sp.csr_array):
-    return newton_cost(naive.library_problem(layout(np.ones((n, d))), np.ones(n), 1.0, loss))
+    return costs_of(naive.library_problem(layout(np.ones((n, d))), np.ones(n), 1.0, loss)).newton
 
 
 @pytest.mark.parametrize("loss", naive.LOWER)
@@ -352,14 +341,14 @@ def test_the_cost_of_newton_grows_as_its_passes_and_factorisations_do(loss):
 
 def test_newton_steps_come_at_once_where_they_cost_next_to_nothing():
     few = naive.library_problem(*naive.random_data(40, 7), 1.0, "hinge", BIAS)
-    assert newton_cost(few) < 5e6
+    assert costs_of(few).newton < 5e6
     assert policy_of(few).newton_first
     rng = np.random.default_rng(0)
     X = sp.csr_array(rng.normal(size=(2000, 900)))
     many = naive.library_problem(X, rng.choice([-1.0, 1.0], 2000), 1.0, "hinge")
     assert policy_of(many).newton_allowed
     assert not policy_of(many).newton_first
-    assert policy_of(many).sweeps_worth == pytest.approx(newton_cost(many) / 3.8e6, rel=0.02)
+    assert policy_of(many).sweeps_worth == pytest.approx(costs_of(many).newton / 3.8e6, rel=0.02)
 
 
 def test_newton_steps_come_at_once_where_sweeps_are_slow():
@@ -401,8 +390,8 @@ def threaded(problem, n_threads):
 def test_threads_do_not_change_the_result(monkeypatch, loss, solver, layout):
     monkeypatch.setattr("dualsweep._team.count_cores", lambda: 3)
     monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 1)
-    monkeypatch.setattr("dualsweep.solvers.slacks_binary.PICKED_ROWS", 7)
-    monkeypatch.setattr("dualsweep.solvers.iterates.LIGHT_ROWS", 1)
+    monkeypatch.setattr("dualsweep.newton.binary.PICKED_ROWS", 7)
+    monkeypatch.setattr("dualsweep.newton.multiclass.LIGHT_ROWS", 1)
     X, y = naive.random_data(301, 8)
     oracle = naive.Naive(X, y, 1.0, loss, BIAS)
     results = []
@@ -424,7 +413,7 @@ def test_threads_do_not_change_the_result(monkeypatch, loss, solver, layout):
 @pytest.mark.parametrize("solver", ["sweep", "newton"])
 def test_a_model_does_not_depend_on_its_threads(monkeypatch, multi_class, solver):
     monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 1)
-    monkeypatch.setattr("dualsweep.solvers.iterates.LIGHT_ROWS", 1)
+    monkeypatch.setattr("dualsweep.newton.multiclass.LIGHT_ROWS", 1)
     X, y = load_iris(return_X_y=True)
     params = {"multi_class": multi_class, "solver": solver, "tol": 1e-4, "random_state": 0}
     one, *more = (LinearSVC(n_jobs=n_jobs, **params).fit(X, y) for n_jobs in (1, 2, 5))
@@ -442,10 +431,10 @@ def test_newton_steps_of_several_problems_are_taken_together(monkeypatch, loss):
     first = naive.library_problem(X, labels[0], 2.0, loss, BIAS)
     problems = [replace(first, y=each) for each in labels]
     options = {"solver": "newton", "tol": 1e-9}
-    begun = [begin(problem, **options) for problem in problems]
-    assert all(one.wants_newton for one in begun)
-    newton(*[one.run for one in begun])
-    for problem, label, one in zip(problems, labels, begun, strict=True):
+    started = [start_run(problem, **options) for problem in problems]
+    assert all(one.wants_newton for one in started)
+    newton_on_host(*[one.run for one in started])
+    for problem, label, one in zip(problems, labels, started, strict=True):
         oracle, result = naive.Naive(X, label, 2.0, loss, BIAS), one.finish()
         assert result.converged
         assert result.n_newton == result.n_iter
@@ -464,21 +453,21 @@ def test_slacks_of_several_problems_are_those_of_each(loss, n_problems):
     W, P = rng.normal(size=(2, n_problems, 7))
     both = [
         [
-            iterates.slacks_of(replace(first, y=label), w, np.zeros(150), lambda: False)
+            slacks_of(replace(first, y=label), w, np.zeros(150), lambda: False)
             for label, w in zip(labels, W, strict=True)
         ]
         for _ in range(2)
     ]
     rho = 0.0 if naive.HAS_DIAGONAL[loss] else 0.3
     for done, step in ((0.0, 0.0), (0.7, 0.7)):
-        how = {"rho": rho, "step": step, "settled": False}
-        measured = measure_together(both[0], n_problems * [how])
-        slopes = aim_together(both[0], list(P), 0.5)
+        how = rho, step, False
+        measured, all_sums = measure_together(both[0], n_problems * [how])
+        slopes = aim_together(both[0], P.T, np.full(n_problems, rho))
         for j, (found, alone) in enumerate(zip(*both, strict=True)):
-            weights, sums = alone.measure(**how)
-            np.testing.assert_allclose(measured[j][0], weights, rtol=1e-12, atol=1e-12)
-            np.testing.assert_allclose(measured[j][1], sums, rtol=1e-12)
-            np.testing.assert_allclose(slopes[j], alone.aim(P[j], 0.5), rtol=1e-12)
+            weights, sums = alone.measure(*how)
+            np.testing.assert_allclose(measured[:, j], weights, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(all_sums[:, j], sums, rtol=1e-12)
+            np.testing.assert_allclose(slopes[:, j], alone.aim(P[j], rho, 1.0), rtol=1e-12)
             Z = naive.Naive(X, labels[j], 2.0, loss, BIAS).Z
             np.testing.assert_allclose(found.slack, 1.0 - Z @ (W[j] + done * P[j]), atol=1e-12)
             np.testing.assert_allclose(found.along, -Z @ P[j], atol=1e-12)
@@ -491,9 +480,9 @@ def test_models_of_dense_rows_do_not_depend_on_their_threads(monkeypatch, loss):
 
     def counted(*runs):
         together.append(len(runs))
-        return newton(*runs)
+        return newton_on_host(*runs)
 
-    monkeypatch.setattr("dualsweep.training.fitting.newton", counted)
+    monkeypatch.setattr("dualsweep.training.fitting.newton_on_host", counted)
     X, y = load_digits(return_X_y=True)
     params = {"loss": loss, "C": 10.0, "solver": "newton", "random_state": 0}
     one, *more = (LinearSVC(n_jobs=n_jobs, **params).fit(X, y) for n_jobs in (1, 2, 5))
@@ -505,7 +494,7 @@ def test_models_of_dense_rows_do_not_depend_on_their_threads(monkeypatch, loss):
     alone = LinearSVC(max_time=1e9, **params).fit(X, y)  # each class in its share of the time
     assert alone.primal_objective_ == pytest.approx(one.primal_objective_, rel=1e-3)
     together.clear()
-    monkeypatch.setattr("dualsweep.training.fitting.MOST_BEGUN", 4)
+    monkeypatch.setattr("dualsweep.training.fitting.MOST_WAITING", 4)
     some = LinearSVC(**params).fit(X, y)
     assert together == [4, 4, 2]
     np.testing.assert_allclose(some.coef_, one.coef_, atol=1e-6)
@@ -514,12 +503,12 @@ def test_models_of_dense_rows_do_not_depend_on_their_threads(monkeypatch, loss):
 @pytest.mark.parametrize(("rows_per_weight", "foreseen"), [(49, False), (51, True)])
 def test_blocks_of_classes_are_for_many_rows(monkeypatch, rows_per_weight, foreseen):
     """Few rows can be separated, and then take hundreds of Newton steps."""
-    monkeypatch.setattr("dualsweep.solvers.policy.DIRECT_WEIGHTS", 10)
+    monkeypatch.setattr("dualsweep.solvers.costs.DIRECT_WEIGHTS", 10)
     n = rows_per_weight * 6  # weights of five features and the bias
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(n, 5)), np.arange(n) % 3
     oracle = naive.NaiveMulticlass(X, y, 1.0, "crammer_singer", BIAS)
-    assert np.isfinite(newton_cost(naive.library_multiclass(X, oracle, BIAS))) == foreseen
+    assert np.isfinite(costs_of(naive.library_multiclass(X, oracle, BIAS)).newton) == foreseen
 
 
 def many_classes(n, k):
@@ -530,20 +519,20 @@ def many_classes(n, k):
 
 
 def test_newton_steps_of_many_classes_take_no_more_memory_than_the_rows(monkeypatch):
-    monkeypatch.setattr("dualsweep.solvers.policy.DIRECT_WEIGHTS", 10)
-    assert np.isfinite(newton_cost(many_classes(1600, 40)))
-    monkeypatch.setattr(iterates, "SMALL", 0)
-    assert np.isfinite(newton_cost(many_classes(1600, 5)))  # 6 * 5 <= 30
-    assert not np.isfinite(newton_cost(many_classes(1600, 6)))
-    monkeypatch.setattr(iterates, "SMALL", 6 * 6 * 1600)
-    assert np.isfinite(newton_cost(many_classes(1600, 6)))
+    monkeypatch.setattr("dualsweep.solvers.costs.DIRECT_WEIGHTS", 10)
+    assert np.isfinite(costs_of(many_classes(1600, 40)).newton)
+    monkeypatch.setattr(multiclass, "SMALL", 0)
+    assert np.isfinite(costs_of(many_classes(1600, 5)).newton)  # 6 * 5 <= 30
+    assert not np.isfinite(costs_of(many_classes(1600, 6)).newton)
+    monkeypatch.setattr(multiclass, "SMALL", 6 * 6 * 1600)
+    assert np.isfinite(costs_of(many_classes(1600, 6)).newton)
 
 
 def test_factors_of_all_classes_take_no_more_memory_than_the_rows(monkeypatch):
-    assert iterates.has_blocks(many_classes(1000, 40))
-    monkeypatch.setattr(iterates, "SMALL", 0)
-    assert iterates.has_blocks(many_classes(1600, 40))  # 40 * 31**2 <= 1600 * 30
-    assert not iterates.has_blocks(many_classes(1000, 40))
+    assert multiclass.has_blocks(many_classes(1000, 40))
+    monkeypatch.setattr(multiclass, "SMALL", 0)
+    assert multiclass.has_blocks(many_classes(1600, 40))  # 40 * 31**2 <= 1600 * 30
+    assert not multiclass.has_blocks(many_classes(1000, 40))
     for most, small_enough in ((30, False), (31, True)):
-        monkeypatch.setattr(iterates, "DIRECT_WEIGHTS", most)
-        assert iterates.has_blocks(many_classes(1600, 40)) == small_enough
+        monkeypatch.setattr(multiclass, "DIRECT_WEIGHTS", most)
+        assert multiclass.has_blocks(many_classes(1600, 40)) == small_enough

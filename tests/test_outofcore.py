@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from dualsweep import LinearSVC
 from dualsweep.datasets import make_text_like
 from dualsweep.io import Store, load_model, write_store
-from dualsweep.solvers.blocks import BYTES_PER_ROW, room_for_blocks
+from dualsweep.placements.blocks.sweeps import BYTES_PER_ROW, room_for_blocks
 from dualsweep.solvers.schedules import SCHEDULES
 
 LOSSES = {
@@ -322,7 +322,7 @@ def test_out_of_time_in_the_middle_of_a_pass(store, text, monkeypatch):
         run.halted = next(asked, None) is None
         return run.halted
 
-    monkeypatch.setattr("dualsweep.solvers.run.Run.poll", poll)
+    monkeypatch.setattr("dualsweep.problems.run.Run.poll", poll)
     with pytest.warns(match="LinearSVC stopped"):
         model = LinearSVC(random_state=0, memory_limit=limit(store)).fit(store)
     primal, dual = objectives(model, X, y, np.ones(len(y)))

@@ -1,7 +1,7 @@
 """Losses that somebody adds, as docs/how/extending.md describes, wherever rows can be.
 
 Each is checked against its formula in NumPy and against a generic solver of the dual, which is a
-quadratic function over a box.
+piecewise quadratic function over a box.
 """
 
 import warnings
@@ -16,33 +16,46 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dualsweep import LinearSVC, LinearSVCCV, certify, svc_path
 from dualsweep._host import to_host
-from dualsweep.device.arrays import Space
-from dualsweep.device.rows import DenseRows
-from dualsweep.device.solve import best_start
-from dualsweep.device.terms import OneVersusRest
 from dualsweep.estimators._choices import CONSTRAINTS
 from dualsweep.estimators._device import _compat
 from dualsweep.io import load_model, save_model, write_store
+from dualsweep.kernels.binary import BinaryData
 from dualsweep.kernels.certificate import settle_rows
-from dualsweep.kernels.loss import Loss
-from dualsweep.problems.losses import LOSSES
+from dualsweep.losses import LOSSES, Box
+from dualsweep.placements import OnDevice, training_data
+from dualsweep.placements.device.arrays import Space
+from dualsweep.placements.device.rows import DenseDeviceRows
+from dualsweep.placements.device.solve import best_start
+from dualsweep.placements.device.terms import BinaryTerms
+from dualsweep.rows.layouts import as_rows
 from dualsweep.solvers.momentum import Momentum
 from dualsweep.solvers.schedules import SCHEDULES
-from dualsweep.training import Context, OnDevice, Settings, train, training_data
+from dualsweep.training import Context, Settings, train
 
 # Their numbers, and their formulas of the slack 1 - z. The first is that of the page.
 OWN = {
-    "smooth_hinge": Loss(lower=0.0, upper=1.0, diag=1.0),
-    "huber": Loss(lower=-1.0, upper=1.0, diag=1.0),
-    "steep_hinge": Loss(lower=0.0, upper=2.0, diag=0.0),
-    "absolute": Loss(lower=-1.0, upper=0.5, diag=0.0),
+    "smooth_hinge": Box(lower=0.0, upper=1.0, diag=1.0),
+    "huber": Box(lower=-1.0, upper=1.0, diag=1.0),
+    "steep_hinge": Box(lower=0.0, upper=2.0, diag=0.0),
+    "absolute": Box(lower=-1.0, upper=0.5, diag=0.0),
+    "tube": Box(lower=-1.0, upper=2.0, diag=0.5, kink=0.25),
 }
 FORMULAS = {
     "smooth_hinge": lambda s: np.where(s <= 0, 0, np.where(s >= 1, s - 1 / 2, s**2 / 2)),
     "huber": lambda s: np.where(np.abs(s) <= 1, s**2 / 2, np.abs(s) - 1 / 2),
     "steep_hinge": lambda s: 2 * np.maximum(s, 0),
     "absolute": lambda s: np.where(s > 0, s / 2, -s),
+    "tube": lambda s: tube(s, np.maximum(np.abs(s) - 0.25, 0.0)),
 }
+
+
+def tube(s, beyond):
+    """Flat within 0.25 of the target, then a parabola that ends as a line of slope 2 or -1."""
+    above = np.where(beyond <= 1.0, beyond**2, 2.0 * beyond - 1.0)
+    below = np.where(beyond <= 0.5, beyond**2, beyond - 0.25)
+    return np.where(s > 0, above, below)
+
+
 # Relative gaps to prove; sweeps take long to small ones where a loss has no diagonal.
 TOL = {name: 1e-6 if numbers.diag else 1e-3 for name, numbers in OWN.items()}
 TO_THE_END = {"ftol": 1e-16, "gtol": 1e-11, "maxiter": 100_000, "maxfun": 10**6}
@@ -99,15 +112,19 @@ def optimum(loss, n_classes, C=1.0, weighted=False):
     for sign in signs(y, n_classes):
         Z = sign[used, None] * rows
 
-        def dual(a, Z=Z):
+        def dual(parts, Z=Z):
+            a = parts[: len(cost)] - parts[len(cost) :]
             w = Z.T @ a
-            curved = numbers.diag / cost * a
-            return (w @ w + curved @ a) / 2 - a.sum(), Z @ w + curved - 1
+            curved, kink = numbers.diag / cost * a, numbers.kink
+            value = (w @ w + curved @ a) / 2 - a.sum() + kink * parts.sum()
+            slope = Z @ w + curved - 1
+            return value, np.concatenate([slope + kink, kink - slope])
 
-        box = list(zip(cost * numbers.lower, cost * numbers.upper, strict=True))
-        start = np.zeros(len(cost))
+        # The dual variables as differences of two parts that are not negative: there is no kink.
+        box = [(0.0, most) for most in [*(cost * numbers.upper), *(-cost * numbers.lower)]]
+        start = np.zeros(2 * len(cost))
         found = minimize(dual, start, jac=True, method="L-BFGS-B", bounds=box, options=TO_THE_END)
-        w = Z.T @ found.x
+        w = Z.T @ (found.x[: len(cost)] - found.x[len(cost) :])
         low -= found.fun
         high += w @ w / 2 + cost @ FORMULAS[loss](1 - Z @ w)
     assert low <= high * (1 + 1e-12)
@@ -283,8 +300,8 @@ def test_warm_starts_on_devices(loss, n_classes):
 @own_losses
 def test_the_best_multiple_of_dual_variables_on_a_device(loss):
     X, y, weight = data(2)
-    rows, numbers = DenseRows(ON_HOST, X, 1.0), OWN[loss]
-    terms = OneVersusRest(ON_HOST, y, weight, np.array([1]), numbers)
+    rows, numbers = DenseDeviceRows(ON_HOST, X, 1.0), OWN[loss]
+    terms = BinaryTerms(ON_HOST, y, weight, np.array([1]), numbers)
     given = np.random.default_rng(0).normal(size=(len(y), 1))
     boxed = terms.clipped(slice(0, len(y)), given)
     used = weight > 0
@@ -296,17 +313,12 @@ def test_the_best_multiple_of_dual_variables_on_a_device(loss):
 
     def dual(a):
         w = Z.T @ a
-        return a.sum() - (w @ w + (numbers.diag / weight[used] * a[used]) @ a[used]) / 2
+        curved = numbers.diag / weight[used] * a[used]
+        return a.sum() - numbers.kink * np.abs(a).sum() - (w @ w + curved @ a[used]) / 2
 
     multiples = [s * boxed[:, 0] for s in np.linspace(0, 3, 301)]
     inside = [a for a in multiples if ((a >= lower) & (a <= upper)).all()]
     assert dual(found) >= max(dual(a) for a in inside) - 1e-12
-
-
-def test_a_device_says_that_it_has_no_kink():
-    codes, cost, columns = np.zeros(3, int), np.ones(3), np.arange(2)
-    with pytest.raises(ValueError, match=r"kink, 0\.1, cannot be trained on a device"):
-        OneVersusRest(ON_HOST, codes, cost, columns, Loss(0.0, 1.0, 0.0, kink=0.1))
 
 
 @own_losses
@@ -367,12 +379,13 @@ def test_a_model_of_no_steps_knows_what_it_loses(tmp_path, loss, n_classes, wher
 def test_a_row_settles_at_a_bound_only_where_its_slack_keeps_it_there():
     """With a diagonal of 1, the dual variable is at its upper bound from a slack of 1 on."""
     slack = np.array([-1.5, -0.5, 0.5, 1.05, 1.5])
-    members, ones = np.arange(5), np.ones(5)
-    cost = np.full(5, 2.0)
+    members, ones, cost = np.arange(5), np.ones(5), np.full(5, 2.0)
+    rows = as_rows(np.eye(5), 0.0)
     for loss, at_lower in ((OWN["huber"], [True] + 4 * [False]), (OWN["smooth_hinge"], None)):
+        problem = BinaryData(rows, ones, ones, ones, cost, loss)
         settled = np.empty(5, bool)
-        settle_rows(members, cost, ones, np.full(5, 2.0), slack, loss, 0.1, settled)
+        settle_rows(problem, members, cost, slack, 0.1, settled)
         np.testing.assert_array_equal(settled, [False, False, False, False, True])
-        settle_rows(members, cost, ones, cost * loss.lower, slack, loss, 0.1, settled)
+        settle_rows(problem, members, cost * loss.lower, slack, 0.1, settled)
         expected = at_lower or [True, True, False, False, False]
         np.testing.assert_array_equal(settled, expected)

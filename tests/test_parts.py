@@ -8,13 +8,14 @@ import pytest
 import scipy.sparse as sp
 from naive import library_problem
 
+import dualsweep.placements.cluster.rounds  # noqa: F401  (registers the sweeps)
 from dualsweep._threads import Workers
 from dualsweep.datasets import make_text_like
-from dualsweep.problems.losses import LOSSES
+from dualsweep.losses import LOSSES
+from dualsweep.placements.cluster.partitions import LocalPartitions, Partition, PartitionedProblem
 from dualsweep.problems.multiclass import MulticlassProblem
 from dualsweep.rows.dense import passes_over
 from dualsweep.rows.layouts import as_rows
-from dualsweep.solvers.parts import Part, PartsHere, PartsProblem
 from dualsweep.solvers.solve import solve
 
 
@@ -50,7 +51,7 @@ METHODS = ("sweeps", "direct steps", "conjugate gradients")
 def use(monkeypatch, method):
     """Let Newton steps be of this kind; return the solver to ask for."""
     if method == "conjugate gradients":
-        monkeypatch.setattr("dualsweep.solvers.newton.DIRECT_WEIGHTS", 0)
+        monkeypatch.setattr("dualsweep.newton.host.DIRECT_WEIGHTS", 0)
     return "sweep" if method == "sweeps" else "newton"
 
 
@@ -60,8 +61,8 @@ def use(monkeypatch, method):
 def test_rounds_prove_the_optimum_of_all_rows(monkeypatch, text, loss, method, sizes):
     X, y = text
     cost = np.random.default_rng(0).uniform(0.1, 1.0, len(y))
-    parts = PartsHere(binary_parts(X, y, cost, loss, sizes))
-    problem = PartsProblem(parts, parts.problems[0], float(cost.sum()))
+    parts = LocalPartitions(binary_parts(X, y, cost, loss, sizes))
+    problem = PartitionedProblem(parts, parts.problems[0], float(cost.sum()))
     result = solve(problem, solver=use(monkeypatch, method), tol=1e-5, max_iter=5000)
     assert result.converged
     assert (result.n_newton > 0) == (method != "sweeps")
@@ -77,17 +78,17 @@ def test_rounds_prove_the_optimum_of_all_rows(monkeypatch, text, loss, method, s
 def test_rounds_are_as_precise_as_tol_asks_for_and_certificates_exact(text, tol, number):
     X, y = text
     cost = np.full(len(y), 0.5)
-    parts = PartsHere(binary_parts(X, y, cost, "hinge", (300, 300, 300)))
+    parts = LocalPartitions(binary_parts(X, y, cost, "hinge", (300, 300, 300)))
     numbers, ask = set(), parts.ask
 
-    def noted(name, w=None, **how):
-        answer = ask(name, w, **how)
-        if name == "advance":
+    def noted(question, w=None, **how):
+        answer = ask(question, w, **how)
+        if question is Partition.advance:
             numbers.update((w.dtype, answer[0].dtype))
         return answer
 
     parts.ask = noted
-    problem = PartsProblem(parts, parts.problems[0], float(cost.sum()))
+    problem = PartitionedProblem(parts, parts.problems[0], float(cost.sum()))
     result = solve(problem, solver="sweep", tol=tol, max_iter=5000)
     assert result.converged
     assert numbers == {np.dtype(number)}
@@ -100,8 +101,8 @@ def test_rounds_are_as_precise_as_tol_asks_for_and_certificates_exact(text, tol,
 def test_weights_that_float32_cannot_hold(text, scale):
     X, y = text
     cost = np.full(len(y), 0.5 / scale**2)
-    parts = PartsHere(binary_parts(scale * X, y, cost, "hinge", (300, 300, 300), bias=0.0))
-    problem = PartsProblem(parts, parts.problems[0], float(cost.sum()))
+    parts = LocalPartitions(binary_parts(scale * X, y, cost, "hinge", (300, 300, 300), bias=0.0))
+    problem = PartitionedProblem(parts, parts.problems[0], float(cost.sum()))
     result = solve(problem, solver="sweep", tol=1e-3, max_iter=5000)
     assert result.converged
     whole = solve(library_problem(X, y, np.full(len(y), 0.5), "hinge", 0.0), tol=1e-7)
@@ -113,7 +114,7 @@ def test_one_part_is_rounds_of_sweeps_over_all_rows(text, loss):
     """With one part and rho = 1, a round is sweeps of the problem itself from its own weights."""
     X, y = text
     problem = library_problem(X, y, np.full(len(y), 0.5), loss, 1.0)
-    part, w = Part(problem, "cyclic", (0,)), problem.zero_weights()
+    part, w = Partition(problem, "cyclic", (0,)), problem.zero_weights()
     alpha, grads = problem.zero_alpha(), np.empty(len(y))
     order = np.arange(len(y))
     for _ in range(2):
@@ -137,9 +138,11 @@ def test_many_classes_in_parts(monkeypatch, joint, method):
         passes = passes_over(as_rows(X[rows], 1.0), Workers())
         return MulticlassProblem(passes, passes.sqnorms(), y[rows], cost[rows], joint, 4)
 
-    parts = PartsHere([problem(slice(0, 250)), problem(slice(250, 260)), problem(slice(260, 600))])
+    parts = LocalPartitions(
+        [problem(slice(0, 250)), problem(slice(250, 260)), problem(slice(260, 600))]
+    )
     whole = problem(slice(None))
-    in_parts = PartsProblem(parts, parts.problems[0], whole.primal_at_zero)
+    in_parts = PartitionedProblem(parts, parts.problems[0], whole.primal_at_zero)
     found = solve(in_parts, solver=use(monkeypatch, method), tol=1e-4)
     assert (found.n_newton > 0) == (method != "sweeps")
     best = solve(whole, tol=1e-6)
@@ -163,8 +166,8 @@ def test_a_certificate_is_right_whenever_a_part_is_lost(monkeypatch, text, metho
         return int(rng.integers(3)) if t in when else None
 
     loss = ("hinge", "squared_hinge")[seed % 2]
-    parts = PartsHere(binary_parts(X, y, cost, loss, (300, 300, 300)), lose=lose)
-    problem = PartsProblem(parts, parts.problems[0], float(cost.sum()))
+    parts = LocalPartitions(binary_parts(X, y, cost, loss, (300, 300, 300)), lose=lose)
+    problem = PartitionedProblem(parts, parts.problems[0], float(cost.sum()))
     # Some end early, some with a proof.
     solver = use(monkeypatch, method)
     result = solve(problem, solver=solver, tol=1e-3, max_iter=(2000, 15)[seed % 4 == 0])
@@ -179,13 +182,13 @@ def test_a_certificate_is_right_whenever_a_part_is_lost(monkeypatch, text, metho
 
 def test_what_was_kept_is_not_what_goes_on(text):
     X, y = text
-    parts = PartsHere(binary_parts(X, y, np.ones(len(y)), "hinge", (450, 450)))
-    problem = PartsProblem(parts, parts.problems[0], float(len(y)))
+    parts = LocalPartitions(binary_parts(X, y, np.ones(len(y)), "hinge", (450, 450)))
+    problem = PartitionedProblem(parts, parts.problems[0], float(len(y)))
     alpha = problem.zero_alpha()
     start = problem.zero_weights()
-    first, _ = parts.ask("advance", start, rho=0.5)
+    first, _ = parts.ask(Partition.advance, start, rho=0.5)
     kept = copy(alpha)
-    parts.ask("advance", first, rho=0.5)
+    parts.ask(Partition.advance, first, rho=0.5)
     w = problem.zero_weights()
     problem.fill_weights(None, kept, w)
     np.testing.assert_array_equal(w, first)
@@ -199,7 +202,7 @@ def test_rounds_on_rows_at_random():
     """Four parts take 13 rounds; without multipliers, that is with rho = 4, more than 100."""
     X, y = make_text_like(8000, 4000, mean_length=30, dtype=np.float64, random_state=0)
     y = np.where(y == y.max(), 1.0, -1.0)
-    parts = PartsHere(binary_parts(X, y, np.ones(len(y)), "squared_hinge", (2000,) * 4))
-    result = solve(PartsProblem(parts, parts.problems[0], float(len(y))))
+    parts = LocalPartitions(binary_parts(X, y, np.ones(len(y)), "squared_hinge", (2000,) * 4))
+    result = solve(PartitionedProblem(parts, parts.problems[0], float(len(y))))
     assert result.converged
     assert parts.n_rounds <= 20

@@ -19,7 +19,7 @@ from sklearn.preprocessing import scale
 
 from dualsweep import LinearSVC, svc_path
 from dualsweep.datasets import make_text_like
-from dualsweep.problems.losses import LOSSES
+from dualsweep.losses import LOSSES
 from dualsweep.solvers.path import start_from
 from dualsweep.solvers.policy import SOLVERS
 from dualsweep.solvers.solve import Start, solve
@@ -43,7 +43,7 @@ def assert_certified(model, X, y, sample_weight=None):
 
 def follow(problem, first, before, **options):
     """Solve a problem from the solution of another one."""
-    return solve(problem, start=start_from(problem, first, before), **options)
+    return solve(problem, start=start_from(problem, first.candidates, before), **options)
 
 
 def binary_problems(loss, ratio, weighted=True):
@@ -61,7 +61,7 @@ def binary_problems(loss, ratio, weighted=True):
 def test_the_seed_is_the_best_feasible_multiple(loss, ratio, tol):
     first, second, oracle = binary_problems(loss, ratio)
     before = solve(first, tol=tol, solver="sweep", max_iter=5000)
-    alpha, known = second.rescaled(first, before)
+    alpha, known = second.rescaled(before, first.candidates)
     scale = (alpha @ before.alpha) / (before.alpha @ before.alpha)
     np.testing.assert_allclose(alpha, scale * before.alpha, rtol=1e-12)
     assert ((alpha >= oracle.lower) & (alpha <= oracle.upper)).all()
@@ -84,7 +84,7 @@ def test_rows_at_their_bound_stay_exactly_there(ratio):
     before = solve(first, tol=1e-8, solver="sweep", max_iter=5000)
     at_bound = before.alpha == first.cost
     assert at_bound.sum() > 20
-    alpha, _ = second.rescaled(first, before)
+    alpha, _ = second.rescaled(before, first.candidates)
     np.testing.assert_array_equal(alpha[at_bound], second.cost[at_bound])
 
 
@@ -97,7 +97,7 @@ def test_the_seed_of_many_classes(formulation, ratio, cost):
     before = solve(first, tol=1e-6, max_iter=20_000)
 
     beta = test_multiclass.dense(first, before.alpha)
-    seed = test_multiclass.dense(second, second.rescaled(first, before)[0])
+    seed = test_multiclass.dense(second, second.rescaled(before, first.candidates)[0])
     s = (seed * beta).sum() / (beta**2).sum()
     np.testing.assert_allclose(seed, s * beta, rtol=1e-12)
     used = seed.sum(axis=1) if second.joint else seed.max(axis=1)
@@ -117,7 +117,7 @@ def test_the_seed_of_many_classes(formulation, ratio, cost):
 @every_loss
 def test_a_solution_of_no_rows_leads_to_a_cold_start(loss):
     first, second, oracle = binary_problems(loss, 2.0)
-    alpha, known = second.rescaled(first, solve(first, max_iter=0))
+    alpha, known = second.rescaled(solve(first, max_iter=0), first.candidates)
     np.testing.assert_array_equal(alpha, 0.0)
     assert known.primal == known.gap == pytest.approx(oracle.cost.sum())
 
@@ -149,7 +149,7 @@ def test_what_is_returned_is_computed_from_scratch(loss, solver, early):
 @every_loss
 def test_wrong_knowledge_proves_nothing(loss):
     _, problem, oracle = binary_problems(loss, 1.0)
-    alpha, known = problem.rescaled(problem, solve(problem, tol=0.5, solver="sweep"))
+    alpha, known = problem.rescaled(solve(problem, tol=0.5, solver="sweep"), problem.candidates)
     lie = known._replace(w=known.w.copy(), gap=0.0)
     result = solve(problem, start=Start(alpha, lie), tol=1e-6, solver="sweep", max_iter=5000)
     assert result.n_iter > 0
@@ -232,7 +232,7 @@ def test_newton_takes_over_along_the_path():
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_where_newton_was_needed_before_it_starts(monkeypatch, loss):
     for name in ("AT_ONCE", "AT_ONCE_SWEEPS", "AT_ONCE_STIFF"):  # sweeps first, also if tiny
-        monkeypatch.setattr(f"dualsweep.solvers.policy.{name}", 0.0)
+        monkeypatch.setattr(f"dualsweep.solvers.costs.{name}", 0.0)
     monkeypatch.setattr("dualsweep.solvers.policy.SWEEPS_AGAIN", np.inf)
     first, second, _ = binary_problems(loss, 2.0)
     swept, newton = (
@@ -359,10 +359,10 @@ def test_data_are_neither_copied_nor_changed(monkeypatch, cancer, make):
 
     def spy(problem, **options):
         seen.append(problem)
-        return begin(problem, **options)
+        return start_run(problem, **options)
 
-    begin = core.begin
-    monkeypatch.setattr(core, "begin", spy)
+    start_run = core.start_run
+    monkeypatch.setattr(core, "start_run", spy)
     svc_path(X, y, 3, random_state=0)
     assert len(seen) == 3
     for problem in seen:

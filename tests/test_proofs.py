@@ -27,7 +27,7 @@ import dualsweep_check
 from dualsweep import LinearSVC, LinearSVCCV, LinearSVR, certify
 from dualsweep.cli import app
 from dualsweep.io import load_data, save_model, write_store
-from dualsweep.problems.losses import LOSSES
+from dualsweep.losses import LOSSES
 from dualsweep.training.claims import _within, binary_duals
 
 CHECKER = Path(dualsweep_check.__file__)

@@ -331,12 +331,14 @@ def test_last_column_is_a_right_index():
     assert isinstance(as_rows(X, 1.0), CSRRows)
 
 
-@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="everything is plain Python")
-@pytest.mark.parametrize("function", [row_dot, row_axpy, row_sqnorm, row_prefetch])
-def test_row_functions_are_for_kernels_only(function):
-    arguments = {row_dot: (0, np.zeros(3)), row_axpy: (0, 1.0, np.zeros(3))}.get(function, (0,))
-    with pytest.raises(TypeError, match="kernels only"):
-        function(as_rows(np.ones((2, 2)), 1.0), *arguments)
+@pytest.mark.parametrize("layout", [np.asarray, sp.csr_array], ids=["dense", "csr"])
+def test_outside_kernels_row_functions_are_python(layout):
+    X = np.array([[0.0, 2.0, 3.0], [1.0, 0.0, -1.0]])
+    rows, w = as_rows(layout(X), 1.0), np.array([1.0, 2.0, 3.0, 4.0])
+    assert row_dot(rows, 0, w) == 2.0 * 2.0 + 3.0 * 3.0 + 4.0
+    assert row_sqnorm(rows, 1) == 3.0
+    row_axpy(rows, 1, 2.0, w)
+    np.testing.assert_array_equal(w, [3.0, 2.0, 1.0, 6.0])
 
 
 BROKEN = {

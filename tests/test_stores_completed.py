@@ -12,7 +12,7 @@ from test_outofcore import CountingStore, limit
 from dualsweep import LinearSVC, LinearSVCCV, certify, svc_path
 from dualsweep.datasets import make_text_like
 from dualsweep.io import open_store, open_writer, write_store
-from dualsweep.training import PartOfBlocks
+from dualsweep.placements import PartOfBlocks
 
 
 @pytest.fixture(scope="module")

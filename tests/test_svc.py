@@ -24,7 +24,7 @@ from sklearn.svm import LinearSVC as SklearnLinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dualsweep import LinearSVC
-from dualsweep.problems.losses import LOSSES
+from dualsweep.losses import LOSSES
 from dualsweep.solvers.policy import SOLVERS
 from dualsweep.solvers.schedules import SCHEDULES
 
@@ -378,12 +378,12 @@ def test_data_are_neither_copied_nor_changed(monkeypatch, problem, make, dtype):
 
     def spy(problem, **options):
         seen.append(problem.passes.rows)
-        return begin(problem, **options)
+        return start_run(problem, **options)
 
     import dualsweep.training.fitting as svc
 
-    begin = svc.begin
-    monkeypatch.setattr(svc, "begin", spy)
+    start_run = svc.start_run
+    monkeypatch.setattr(svc, "start_run", spy)
     LinearSVC(random_state=0).fit(X, y)
     for array, copy, used in zip(arrays, before, seen[0], strict=False):
         assert np.shares_memory(array, used)

@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dualsweep import LinearSVC, LinearSVR
 from dualsweep.io import write_store
-from dualsweep.problems.losses import REGRESSION_LOSSES
+from dualsweep.losses import REGRESSION_LOSSES
 from dualsweep.solvers.policy import SOLVERS
 from dualsweep.solvers.schedules import SCHEDULES
 

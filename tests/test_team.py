@@ -1,4 +1,4 @@
-"""Teams: every part of every phase is done once, in order, whoever does it."""
+"""Teams: every part of every phase is done once, phase after phase, whoever does it."""
 
 import threading
 import weakref
@@ -10,113 +10,68 @@ import pytest
 
 from dualsweep import _team
 from dualsweep._jit import jit
-from dualsweep._team import (
-    NO_PART,
-    OVER,
-    PATIENCE,
-    STEP_DONE,
-    end_phases,
-    is_last_part,
-    new_team,
-    next_part,
-    open_phase,
-    wants_end,
-    work_together,
-)
+from dualsweep._team import DISMISSED, NO_PART, end_phases, finish_part, next_part, open_phase
 from dualsweep._threads import Workers
 
 
 @jit
-def add_in_turn(team, values, counts, most_phases):
-    """In phase p every part doubles its value and adds p; the sum of all is value 0 of the next."""
+def add_in_turn(values, team, polls):
+    """In phase 0 a part doubles its value and adds 1; phase 1 puts the sum into the first value."""
     while True:
-        phase, part, count = next_part(team, PATIENCE)
+        phase, part, _ = next_part(team, polls)
         if phase < 0:
             return phase
-        values[phase % 2, part] = 2.0 * values[phase % 2, part] + phase
-        if is_last_part(team, count):
-            total = 0.0
-            for t in range(count):
-                total += values[phase % 2, t]
-            values[(phase + 1) % 2, 0] = total
-            if phase == most_phases or wants_end(team):
-                end_phases(team)
-                return OVER
-            open_phase(team, phase + 1, counts[(phase + 1) % 2])
-            if phase % 2 == 1:
-                return STEP_DONE
-
-
-def naive(values, counts, first, most_phases):
-    for phase in range(first, most_phases + 1):
-        kind = phase % 2
-        values[kind, : counts[kind]] *= 2.0
-        values[kind, : counts[kind]] += phase
-        values[1 - kind, 0] = values[kind, : counts[kind]].sum()
-    return values
+        if phase == 0:
+            values[part] = 2 * values[part] + 1
+        else:
+            values[0] = values.sum()
+        finish_part(team)
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 7])
-@pytest.mark.parametrize("first", [0, 1])
-@pytest.mark.parametrize("counts", [(1, 1), (5, 3), (1, 40)])
-def test_every_part_is_done_once(monkeypatch, n_threads, first, counts):
+@pytest.mark.parametrize("count", [1, 5, 40])
+def test_a_phase_sees_what_the_one_before_did(monkeypatch, n_threads, count):
     monkeypatch.setattr(_team, "count_cores", lambda: 7)
-    values, team, looks = np.zeros((2, 40)), new_team(first, counts[first]), []
+    values, expected = np.zeros(count, np.int64), np.zeros(count, np.int64)
     with Workers(n_threads) as workers:
-        work_together(
-            workers,
-            team,
-            lambda: add_in_turn(team, values, np.array(counts), 9),
-            stop=lambda: bool(looks.append(0)),
-        )
-    # Small integers, so that sums are exact in any order.
-    np.testing.assert_array_equal(values, naive(np.zeros((2, 40)), counts, first, 9))
-    assert len(looks) >= 4  # a look after phases 1, 3, 5 and 7
-
-
-def test_a_team_that_is_told_to_stop_ends_with_its_phase():
-    values, team, looks = np.zeros((2, 3)), new_team(0, 3), []
-
-    def stop():
-        looks.append(0)
-        return len(looks) == 2
-
-    with Workers() as workers:
-        work_together(
-            workers, team, lambda: add_in_turn(team, values, np.array((3, 3)), 1000), stop
-        )
-    assert len(looks) == 2
-    np.testing.assert_array_equal(values, naive(np.zeros((2, 3)), (3, 3), 0, 4))
+        team = _team.Team(workers, partial(add_in_turn, values))
+        for _ in range(40):  # small enough for int64, whose sums are exact in any order
+            team.do(0, count)
+            team.do(1, 1)
+            expected = 2 * expected + 1
+            expected[0] = expected.sum()
+            np.testing.assert_array_equal(values, expected)
+        team.dismiss()
 
 
 def test_who_finds_nothing_to_do_leaves_and_comes_back():
-    values, team = np.zeros((2, 3)), new_team(0, 1)
-    team[_team.BEGUN] += 1  # a part that somebody has begun, and takes their time for
-    assert add_in_turn(team, values, np.array((1, 2)), 5) == NO_PART
-    finished = threading.Timer(0.05, lambda: open_phase(team, 1, 2))
-    finished.start()  # and goes on to phase 1
-    with Workers() as workers:
-        work_together(
-            workers, team, lambda: add_in_turn(team, values, np.array((1, 2)), 5), lambda: False
-        )
-    finished.join()
-    np.testing.assert_array_equal(values, naive(np.zeros((2, 3)), (1, 2), 1, 5))
+    values, team = np.zeros(3, np.int64), np.zeros(24, np.int64)
+    open_phase(team, 0, 1)
+    team[_team.BEGUN] += 1  # somebody has begun the only part, and takes their time for it
+    assert add_in_turn(values, team, 9) == NO_PART
+    assert (values == 0).all()
+    open_phase(team, 0, 2)
+    assert add_in_turn(values, team, 9) == NO_PART
+    np.testing.assert_array_equal(values, [1, 1, 0])
+    end_phases(team)
+    assert add_in_turn(values, team, 9) == DISMISSED
+    np.testing.assert_array_equal(values, [1, 1, 0])
+    assert team[_team.LEFT] == 3
 
 
 @jit
-def count_parts(done, team, looks):
+def count_parts(done, team, polls):
     """Every part of every phase counts how often it was done."""
     while True:
-        phase, part, count = next_part(team, looks)
+        phase, part, _ = next_part(team, polls)
         if phase < 0:
             return phase
         done[phase, part] += 1
-        is_last_part(team, count)
+        finish_part(team)
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 7])
-@pytest.mark.parametrize("helped", [True, False])
-def test_a_leader_has_every_part_done_once(monkeypatch, n_threads, helped):
+def test_every_part_is_done_once(monkeypatch, n_threads):
     monkeypatch.setattr(_team, "count_cores", lambda: 7)
     done = np.zeros((3, 50), int)
     with Workers(n_threads) as workers:
@@ -124,12 +79,12 @@ def test_a_leader_has_every_part_done_once(monkeypatch, n_threads, helped):
         for turn in range(1, 200):
             for kind, count in enumerate((50, 1, 9 + turn % 3)):
                 done[:] = 0
-                team.do(kind, count, helped)
+                team.do(kind, count)
                 assert (done[kind, :count] == 1).all()
                 assert done.sum() == count
             if turn % 20 == 0:
                 team.dismiss()
-        assert (team.called > 3 * 199) == (helped and n_threads > 1)
+        assert (team.called > 3 * 199) == (n_threads > 1)  # the leader comes to every phase
     assert team.called == team.numbers[_team.LEFT]  # who was called has come, and left
 
 

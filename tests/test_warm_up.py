@@ -37,7 +37,7 @@ FITS = """
 import itertools, json, sys, warnings
 import numpy as np, scipy.sparse as sp
 from dualsweep import LinearSVC, LinearSVR, _jit
-from dualsweep.problems.losses import LOSSES, REGRESSION_LOSSES
+from dualsweep.losses import LOSSES, REGRESSION_LOSSES
 warnings.simplefilter("ignore")
 compiled, found = [], {}
 _jit.on_compilation.append(lambda: compiled.append(1))

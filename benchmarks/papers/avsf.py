@@ -16,8 +16,8 @@ from ratios import about, append, holds, load, markdown
 from threadpoolctl import threadpool_limits
 
 from dualsweep._threads import Workers
+from dualsweep.losses import LOSSES
 from dualsweep.problems.binary import BinaryProblem
-from dualsweep.problems.losses import LOSSES
 from dualsweep.rows.layouts import as_rows
 from dualsweep.rows.passes import Passes
 from dualsweep.solvers.solve import solve

@@ -6,8 +6,8 @@ from benchmark_utils import BINARY, MULTICLASS, Iterative, Point
 
 from dualsweep._random import random_state
 from dualsweep._threads import Workers
+from dualsweep.losses import LOSSES
 from dualsweep.problems.binary import BinaryProblem
-from dualsweep.problems.losses import LOSSES
 from dualsweep.problems.multiclass import MulticlassProblem
 from dualsweep.rows.layouts import as_rows
 from dualsweep.rows.passes import Passes

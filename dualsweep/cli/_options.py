@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import numpy as np
 import typer
 
-from ..problems.losses import LOSSES, REGRESSION_LOSSES
+from ..losses import LOSSES, REGRESSION_LOSSES
 from ..solvers.policy import SOLVERS
 from ..solvers.schedules import SCHEDULES
 from ..training.formulations import FORMULATIONS

@@ -16,7 +16,8 @@ from ..io import Store, save_liblinear, save_model
 from ..io._files import check_target
 from ..io.liblinear import integer_classes
 from ..io.model import read_model
-from ..training import Context, Settings, draw_seed, load_if_it_fits, training_data
+from ..placements import load_if_it_fits, training_data
+from ..training import Context, Settings, draw_seed
 from ..training import train as train_model
 from ..training.verdict import shortfall
 from ._command import FAILED, Command, classes_of, in_bytes

@@ -17,11 +17,12 @@ import typer
 
 from .._jit import on_compilation
 from ..io import load_data
-from ..problems.losses import REGRESSION_LOSSES, loss_numbers
+from ..losses import REGRESSION_LOSSES, loss_named
+from ..placements import TrainingSet
+from ..problems.run import certificate_of
 from ..solvers.momentum import Momentum
-from ..solvers.run import certificate_of
-from ..training import Context, Settings, TrainingSet, train, training_set
-from ..training.claims import Duals, Statement, Vectors, bounds_of
+from ..training import Context, Settings, train
+from ..training.claims import Duals, Statement, Vectors, bounds_of, provable
 from ..training.formulations import FORMULATIONS
 from ._command import Command
 from ._options import Json, Quiet
@@ -128,10 +129,10 @@ def _train(X: Any, kinds: list[dict[str, Any]]) -> None:
         if settings.loss in REGRESSION_LOSSES:
             y = y - 0.3 * X[:, [0]].sum(axis=1)
         with Context(suggest=False) as context:
-            data = training_set(X, y, None, settings, context)
+            data = TrainingSet(X, y, None, settings, context)
             before = train(data, settings, context)
             train(data, replace(settings, C=2.0), context, before=before)
-    _certify(data.formulate(settings).problem(0))
+    _certify(data.problems(settings).problem(0))
 
 
 def _certify(problem: Any) -> None:
@@ -144,8 +145,8 @@ def _certify(problem: Any) -> None:
 def _move_centres(X: Any) -> None:
     """Have the centre of momentum moved in each precision, whatever sweeps come to."""
     with Context(suggest=False) as context:
-        data = TrainingSet(X, np.arange(X.shape[0]) % 2, None, 1.0, context)
-        problem = data.formulate(Settings()).problem(0)
+        data = TrainingSet(X, np.arange(X.shape[0]) % 2, None, Settings(), context)
+        problem = data.problems(Settings()).problem(0)
         for dtype in (X.dtype, np.float64):
             w = np.zeros(problem.weights_shape, dtype)
             Momentum(problem, scale=2.0, w=w, dual=0.0).advance(w)
@@ -154,7 +155,7 @@ def _move_centres(X: Any) -> None:
 def _prove() -> None:
     """Compute the bounds of a proof."""
     ones = np.ones(2)
-    loss = loss_numbers("epsilon_insensitive")
+    loss = provable(loss_named("epsilon_insensitive"))
     problem = Statement(ones[:, None], None, ones, ones, loss, None, 1.0, 1)
     vectors = Vectors(np.ones((1, 1)), np.ones(1))
     bounds_of(problem, ones, vectors, Duals(np.arange(2), np.zeros(2, np.int64), ones))

@@ -15,11 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 from ..estimators._callbacks import HAS_CALLBACKS, FitCallbacks, with_callbacks
 from ..estimators._choices import with_choices
 from ..estimators.svc import LinearSVC as InMemory
+from ..placements.cluster.client import Cluster
+from ..placements.cluster.collections import is_collection, partitions
+from ..placements.cluster.problems import ClusterSet
 from ..rows.layouts import check_sparse
 from ..training import train
-from ._cluster import Cluster
-from ._data import is_collection, partitions
-from ._training import ClusterSet
 
 
 @with_choices

@@ -18,12 +18,13 @@ from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 from .._host import to_host
 from ..io._files import check_target
 from ..kernels.certificate import relative
+from ..placements import load_if_it_fits, training_data
+from ..problems.run import certificate_of
+from ..rows.blocks import Blocks
 from ..rows.functions import EPS
 from ..rows.layouts import check_sparse
-from ..solvers.blocks import Blocks
-from ..solvers.run import certificate_of
-from ..training import Context, load_if_it_fits, train, training_data
-from ..training.formulations import Formulation
+from ..training import Context, train
+from ..training.problems import SeparateProblems
 from ._choices import REGISTRIES
 from ._device import refuse_device
 from ._proof import prove
@@ -180,11 +181,12 @@ def certify(
         # The certificate of its own dual variables, or of none. What was found is large, and let go
         # of as soon as what it proves is known.
         found = train(data, replace(settings, max_iter=0), context, duals=duals)
-        formulation, n_iter = found.formulation, found.n_iter
+        problems: Any = found.problems
+        n_iter = found.n_iter
         lower = np.array([result.dual for result in found.results])
         kept = None if proof is None else found.dual_coef
         del found
-        primals = _primals(formulation, weights)
+        primals = _primals(problems, weights)
         if not (primals - lower <= tol * primals).all():
             found = train(data, settings, context, duals=duals)
             n_iter = found.n_iter
@@ -228,12 +230,12 @@ def _checked(model: Any, X: Any, y: Any) -> tuple[Any, Any]:
     return check_X_y(X, y, **options)
 
 
-def _primals(formulation: Formulation, weights: Any) -> Any:
+def _primals(problems: SeparateProblems, weights: Any) -> Any:
     """Return the objectives of the problems at these rows of weights."""
     primals = []
-    for p in range(len(formulation.names)):
-        problem = formulation.problem(p)
-        w, members = formulation.problem_weights(p, weights), problem.candidates
+    for p in range(len(problems.names)):
+        problem = problems.problem(p)
+        w, members = problems.formulation.problem_weights(p, weights), problem.candidates
         alpha, slack = problem.zero_alpha(), problem.slack_at_zero()
         primals.append(certificate_of(problem, members, alpha, w, slack, compensated=True).primal)
     return np.array(primals)

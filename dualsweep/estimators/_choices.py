@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from sklearn.utils._param_validation import StrOptions
 
-from ..problems.losses import LOSSES
+from ..losses import LOSSES
 from ..solvers.policy import SOLVERS
 from ..solvers.schedules import SCHEDULES
 from ..training.formulations import FORMULATIONS

@@ -12,8 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from .._host import to_host
-from ..device.arrays import Space
-from ..training import OnDevice
+from ..placements import OnDevice
+from ..placements.device.arrays import Space
 
 SLICE = 1 << 26  # scores computed at a time for predictions
 

@@ -20,8 +20,9 @@ import numpy as np
 from .._clock import clock
 from .._host import to_host
 from ..kernels.certificate import squared_length
+from ..placements import BlockSet, DeviceSet, TrainingSet
 from ..problems.result import Progress
-from ..training import BlockSet, Context, DeviceSet, Fitted, Settings, TrainingSet, Watcher, train
+from ..training import Context, Fitted, Settings, Watcher, train
 from ..training.progress import Bars
 from .certified import CertifiedModel
 

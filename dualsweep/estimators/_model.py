@@ -10,8 +10,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model._base import LinearClassifierMixin, LinearModel, SparseCoefMixin
 from sklearn.utils._param_validation import InvalidParameterError, StrOptions
 
+from ..rows.blocks import Blocks
 from ..rows.layouts import check_sparse
-from ..solvers.blocks import Blocks
 
 # Parameters of scikit-learn's `LinearSVC` that mean nothing here, for scripts that set them.
 HABITS: dict[str, list[Any]] = {

@@ -15,9 +15,9 @@ from .._host import to_host
 from ..io._files import check_target
 from ..io.proof import ProvenProblem, write_proof
 from ..kernels.certificate import relative
-from ..problems.labels import encode_labels, row_costs
-from ..problems.losses import LOSSES, REGRESSION_LOSSES, loss_numbers
-from ..solvers.blocks import Blocks
+from ..losses import REGRESSION_LOSSES
+from ..problems.labels import encode_labels
+from ..rows.blocks import Blocks
 from ..training import Settings
 from ..training.claims import (
     Duals,
@@ -27,8 +27,9 @@ from ..training.claims import (
     bounds_of,
     digest,
     joint_duals,
+    provable,
 )
-from ..training.regression import as_targets, costs_of_rows
+from ..training.formulations import as_targets, formulation_of
 from ._device import space_of
 from ._validation import check_store_labels, check_weights
 
@@ -158,13 +159,13 @@ def _statement(settings: Settings, X: Any, y: Any, weight: Any) -> tuple[Stateme
     bias = 0.0 if settings.free_intercept else float(settings.bias)
     if settings.loss in REGRESSION_LOSSES:
         target = as_targets(y)
-        cost = costs_of_rows(settings, len(target), weight)
-        loss = loss_numbers(settings.loss, settings.epsilon)
+        formulation = formulation_of(settings)
+        cost, loss = formulation.costs(target, weight), provable(formulation.loss)
         return Statement(X, None, target, cost, loss, None, bias, 1), None, target
     classes, codes = encode_labels(y, weight)
-    cost = row_costs(settings.C, settings.class_weight, classes, codes, weight)
-    joint = None if settings.multi_class == "ovr" else settings.multi_class
-    loss = LOSSES["hinge"] if joint else LOSSES[settings.loss]
+    formulation = formulation_of(settings, classes, settings.class_weight)
+    cost, loss = formulation.costs(codes, weight), provable(formulation.loss)
+    joint = settings.multi_class if formulation.together else None
     labels = np.array(_numbers_of(y, y))
     n_vectors = len(classes) if joint else 1
     return Statement(X, codes, None, cost, loss, joint, bias, n_vectors), classes, labels

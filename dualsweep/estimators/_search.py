@@ -9,7 +9,8 @@ from threading import Event
 from typing import Any
 
 from .._threads import Workers
-from ..training import BlockSet, Context, DeviceSet, Fitted, Settings, TrainingSet, Watcher, train
+from ..placements import BlockSet, DeviceSet, TrainingSet
+from ..training import Context, Fitted, Settings, Watcher, train
 from ._folds import Fold, FoldBar, advance_folds
 from ._tried import Tried, choose, go_further
 from .certified import CertifiedModel
@@ -98,7 +99,7 @@ def search(
         quiet = context.part(Watcher(), lambda: dropped() or context.stop(), workers)
         return train(data.shared(workers), replace(settings, C=C), quiet)  # type: ignore[union-attr]
 
-    n_classes = len(data.formulate(settings).names)
+    n_classes = len(data.problems(settings).names)
     n_problems = len(splits) * n_classes
     alone = n_classes == 1 and isinstance(data, TrainingSet) and not context.bars.shown
     searched = replace(settings, tol=tol)

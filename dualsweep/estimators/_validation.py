@@ -11,10 +11,10 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from ..placements import OnDevice
 from ..problems.labels import few_classes
+from ..rows.blocks import Blocks
 from ..rows.layouts import check_sparse
-from ..solvers.blocks import Blocks
-from ..training import OnDevice
 from ._device import check_device_data, refuse_device, space_of
 
 # What an integer number of values of C spans: Wang and Scott's grid (2021, section 5), and wide

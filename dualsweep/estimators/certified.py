@@ -17,16 +17,8 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from .._host import to_host
-from ..training import (
-    Context,
-    DeviceSet,
-    OnDevice,
-    Settings,
-    draw_seed,
-    load_if_it_fits,
-    train,
-    training_data,
-)
+from ..placements import DeviceSet, OnDevice, load_if_it_fits, training_data
+from ..training import Context, Settings, draw_seed, train
 from ..training.settings import BIASES
 from ..training.verdict import shortfall
 from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, FitCallbacks, with_callbacks

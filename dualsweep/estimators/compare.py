@@ -13,7 +13,8 @@ from scipy.stats import wilcoxon
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from ..training import Context, TrainingSet, Watcher, load_if_it_fits
+from ..placements import TrainingSet, load_if_it_fits
+from ..training import Context, Watcher
 from ..training.formulations import FORMULATIONS
 from ._choices import with_choices
 from ._device import refuse_device
@@ -185,7 +186,7 @@ def compare_multiclass(
     X, y, _ = check_data(LinearSVC(), X, y, None)
     rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     with svcs[0]._context(steps=len(Cs) + 1) as context:
-        data = TrainingSet(X, y, None, svcs[0]._settings().bias, context)
+        data = TrainingSet(X, y, None, svcs[0]._settings(), context)
         if len(data.classes) < 3:
             raise ValueError(
                 f"compare_multiclass needs at least 3 classes, but y has {len(data.classes)}: with "

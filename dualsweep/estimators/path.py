@@ -12,17 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._clock import clock
 from .._host import to_host
-from ..training import (
-    BlockSet,
-    Context,
-    DeviceSet,
-    Fitted,
-    Settings,
-    TrainingSet,
-    load_if_it_fits,
-    train,
-    training_data,
-)
+from ..placements import BlockSet, DeviceSet, TrainingSet, load_if_it_fits, training_data
+from ..training import Context, Fitted, Settings, train
 from ._validation import check_Cs, check_data
 from .certified import CertifiedModel
 from .svc import LinearSVC

@@ -26,8 +26,9 @@ from sklearn.utils.metadata_routing import (
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
 from .._host import to_host
-from ..solvers.blocks import Blocks
-from ..training import OnDevice, PartOfBlocks, load_if_it_fits, train, training_data, unit_cost
+from ..placements import OnDevice, PartOfBlocks, load_if_it_fits, training_data
+from ..rows.blocks import Blocks
+from ..training import train, unit_cost
 from ._device import space_of
 from ._folds import masks_of
 from ._on_host import OnHost

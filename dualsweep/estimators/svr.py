@@ -7,7 +7,7 @@ from typing import Any
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..problems.losses import REGRESSION_LOSSES
+from ..losses import REGRESSION_LOSSES
 from ._choices import with_choices
 from ._model import LinearRegressor
 from .certified import CertifiedModel

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._host import to_host
-from ..problems.losses import REGRESSION_LOSSES
+from ..losses import REGRESSION_LOSSES
 from ._checks import check_weights
 from ._files import atomic_file, naming
 

@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._host import to_host
+from ..losses import REGRESSION_LOSSES
 from ..problems.labels import check_classes
-from ..problems.losses import REGRESSION_LOSSES
 from ..problems.result import HISTORY_DTYPE
 from ._checks import (
     check_indices,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._jit import jit, prefetch
+from .._jit import generic, implements, jit, prefetch
+from .._typing import Array, NumbaType
+from ..losses.protocol import Loss, dual_step, gap_share
+from ..rows.compensated import CompensatedRows
 from ..rows.functions import row_axpy, row_dot, row_prefetch, row_prefetch_head
 from ..rows.layouts import Rows
-from .loss import Loss, best_dual, box, gap_share, target_of
 from .order import count_visits, sum_up, visit
 
 # Visits ahead at which memory is asked for; with 4 and 8 a permuted sweep over 26 million entries
@@ -20,38 +22,59 @@ HEAD_AHEAD = 8
 TINY = np.finfo(np.float64).tiny
 
 
+class BinaryData(NamedTuple):
+    """The rows of a problem with one vector of weights, and what is asked of each."""
+
+    rows: Rows | CompensatedRows
+    sqnorm: Array  # squared norms, the bias included
+    y: Array  # -1.0 or +1.0
+    target: Any  # of the margin: one number for all rows, or an array
+    cost: Array
+    loss: Loss
+
+
+@generic
+def target_of(target: Any, i: int) -> Any:
+    """Return the target of row i: a number that all rows have, or an array's."""
+
+
+@implements(target_of)
+def _target_of(target: NumbaType, i: NumbaType) -> Any:
+    def common(target, i):  # type: ignore[no-untyped-def]
+        return target
+
+    def own(target, i):  # type: ignore[no-untyped-def]
+        return target[i]
+
+    return own if hasattr(target, "dtype") else common
+
+
 @jit
 def sweep(
-    rows: Rows,
-    sqnorm: Any,
-    y: Any,
-    target: Any,
-    cost: Any,
-    loss: Loss,
+    data: BinaryData,
     order: Any,
-    alpha: Any,
-    w: Any,
-    grads: Any,
-    gains: Any,
-    shares: Any,
+    alpha: Array,
+    w: Array,
+    grads: Array,
+    gains: Array,
+    shares: Array,
 ) -> float:
     """Visit the rows of `order` once each, in that order, which may be a `Recipe` for one.
 
     The problem is (Hsieh et al. 2008, eq. 4)
 
-        min_a  f(a) = 1/2 a'(Q + D) a - t'a + kink |a|_1,   lower_i <= a_i <= upper_i,
+        min_a  f(a) = 1/2 a'Q a - t'a + sum_i conjugate_i(a_i),   a_i between its bounds,
 
     t the targets (1 for classes), with ``w = sum_i a_i y_i x_i`` kept up to date; a visit is steps
     (a) to (c) of Algorithm 1.
 
-    Updates `alpha` and `w` in place, and fills, per visit, ``grads[t]``, the derivative of f that
-    was seen, on the side that a_i goes to (of a row that stays at the kink, how far it is from
-    leaving it), and ``gains[t] >= 0``, by how much f decreased (0 if and only if a_i stayed). Per
-    row, ``shares[i]`` becomes its share of the duality gap as seen before the visit: their sum is
-    an estimate of the gap that costs nothing, but is stale. Returns the sum of the gains.
+    Updates `alpha` and `w` in place. Per visit, ``grads[t]`` becomes the gradient seen (see
+    `dual_step`) and ``gains[t] >= 0`` the decrease of f, 0 if and only if a_i stayed. Per row,
+    ``shares[i]`` becomes its share of the duality gap before the visit: their sum is an estimate of
+    the gap that costs nothing, but is stale. Returns the sum of the gains.
     """
+    rows, sqnorm, y, cost, loss = data.rows, data.sqnorm, data.y, data.cost, data.loss
     n = count_visits(order)
-    kink = loss.kink
     total_gain = 0.0
     for t in range(n):
         if t + HEAD_AHEAD < n:
@@ -67,36 +90,16 @@ def sweep(
 
         i = visit(order, t)
         a = alpha[i]
-        lower, upper, diag = box(loss, cost[i])
-        slack = target_of(target, i) - y[i] * row_dot(rows, i, w)
-        # grad = y[i] * (X[i] @ w) - t[i] + D[i] * alpha[i]
-        grad = diag * a - slack
-        shares[i] = gap_share(a, slack, lower, upper, diag, kink)
-
-        curvature = sqnorm[i] + diag
-        # The slope of kink |a_i| where a_i goes to; less than the kink where that is 0.
-        side = min(max(curvature * a - grad, -kink), kink)
-        seen = grad + side
-        # A zero row under the hinge loss has no curvature: its a_i goes to a bound.
-        if curvature > 0.0:
-            new = a - seen / curvature
-        else:
-            new = best_dual(slack, lower, upper, diag, kink)
-        new = min(max(new, lower), upper)
-        if abs(side) < kink:
-            new = 0.0
-            seen = kink - abs(grad) if a == 0.0 else grad + np.copysign(kink, a)
+        # slack = t[i] - y[i] * (X[i] @ w)
+        slack = target_of(data.target, i) - y[i] * row_dot(rows, i, w)
+        shares[i] = gap_share(loss, cost[i], a, slack)
+        new, grads[t], gain = dual_step(loss, cost[i], a, slack, sqnorm[i])
         step = new - a
-        gain = 0.0
         if step != 0.0:
             alpha[i] = new
             row_axpy(rows, i, step * y[i], w)
-            gain = -step * (grad + 0.5 * step * curvature)
-            if kink > 0.0:
-                gain -= kink * (abs(new) - abs(a))
             # Rounding must not make a move look like a row that stayed at its bound.
             gain = max(gain, TINY)
-        grads[t] = seen
         gains[t] = gain
         total_gain += gain
     sum_up(order, shares)
@@ -104,7 +107,7 @@ def sweep(
 
 
 @jit
-def add_weights(rows: Rows, members: Any, alpha: Any, y: Any, first: bool, w: Any) -> None:
+def add_weights(rows: Rows, members: Array, alpha: Array, y: Array, first: bool, w: Array) -> None:
     """Add ``sum_i y_i a_i x_i`` over the members to w; if they are the first, to 0."""
     if first:
         for j in range(w.shape[0]):
@@ -116,14 +119,14 @@ def add_weights(rows: Rows, members: Any, alpha: Any, y: Any, first: bool, w: An
 
 
 @jit
-def fill_labels(codes: Any, positive: int, y: Any) -> None:
+def fill_labels(codes: Array, positive: int, y: Array) -> None:
     """Fill in 1 for the rows of a class and -1 for those of others, from class codes."""
     for i in range(codes.shape[0]):
         y[i] = 1.0 if codes[i] == positive else -1.0
 
 
 @jit
-def count_support(alpha: Any) -> int:
+def count_support(alpha: Array) -> int:
     """Count the dual variables that are not 0."""
     n = 0
     for i in range(alpha.shape[0]):
@@ -132,7 +135,7 @@ def count_support(alpha: Any) -> int:
 
 
 @jit
-def fill_support(alpha: Any, codes: Any, positive: int, rows: Any, values: Any) -> None:
+def fill_support(alpha: Array, codes: Array, positive: int, rows: Array, values: Array) -> None:
     """Fill in the rows with a dual variable that is not 0, and it, negative for other classes."""
     n = 0
     for i in range(alpha.shape[0]):
@@ -143,7 +146,7 @@ def fill_support(alpha: Any, codes: Any, positive: int, rows: Any, values: Any) 
 
 
 @jit
-def copy_nonzero(values: Any, out: Any) -> None:
+def copy_nonzero(values: Array, out: Array) -> None:
     """Copy values that are not 0 to where there are zeros: memory that stays 0 is not touched."""
     for j in range(values.shape[0]):
         if values[j] != 0.0:

@@ -5,7 +5,7 @@ floats w and alpha, whatever the data are. With ``w(alpha) = sum_i a_i y_i x_i``
 
     P(w) - D(alpha) = sum_i share_i + 1/2 |w - w(alpha)|^2
 
-share_i being what row i loses beyond its lower bound; see `dualsweep.kernels.loss`. Shares are not
+share_i being what row i loses beyond its lower bound; see `dualsweep.losses`. Shares are not
 negative, so that a gap keeps its relative precision when it is a tiny difference of large
 objectives. Three things are rounded, and each has its allowance:
 
@@ -28,23 +28,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._jit import jit, jit_inline
+from .._typing import Array
+from ..losses.protocol import certified_share, is_settled
 from ..rows.compensated import two_sum
 from ..rows.functions import EPS, SMALLEST, row_count, row_rounding, row_slack
 from ..rows.layouts import Rows
-from .loss import Loss, best_dual, box, gap_share, row_loss, target_of
+from .binary import BinaryData, target_of
 
 # What is added up: losses at most, and by how much they may be less; shares of the gap at most, and
 # as they were computed; the lengths of what weights are summed from, and by how much these are off
 # besides the rounding of that sum; how many calls of kernels added to the totals.
 LOSSES, SPREAD, SHARES, SEEN, LENGTHS, DRIFT, CALLS = range(7)
 N_TOTALS = 7
-
-# The arithmetic of a share with a diagonal, in parts of ``|s| + kink`` and of ``D |a|``. With b the
-# best dual variable, the second factor of ``(b - a) (s - kink - D (a + b) / 2)`` is off by at most
-# ``EPS (9/4 |s| + kink + 5/4 D |a|)``, and the product by as much again. A slack that moves by
-# twice that changes the share by more: by ``(b - a) e + e^2 / (2 D)``, the slope of a share being
-# ``b - a`` and that of b at most ``1 / D``.
-OF_SLACK, OF_DUAL = 11.0 * EPS, 4.0 * EPS
 
 # An objective is off by so many EPS besides what rows say: products, sums, the square of w. Sums
 # are compensated, and what is left of their errors over n rows is below ``(n EPS)^2``.
@@ -66,58 +61,32 @@ class Certified(NamedTuple):
 
 @jit
 def certify_rows(
-    rows: Rows,
-    members: Any,
-    w: Any,
-    y: Any,
-    target: Any,
-    cost: Any,
-    sqnorm: Any,
-    alpha: Any,
-    loss: Loss,
+    data: BinaryData,
+    members: Array,
+    w: Array,
+    alpha: Array,
     length: float,
     level: float,
-    slack: Any,
-    totals: Any,
+    slack: Array,
+    totals: Array,
 ) -> None:
     """Add to the totals of a binary problem, and fill in the slacks ``t_i - y_i w.x_i`` of members.
 
-    `length` is at least that of w without the intercept, and `level` at least the size of that.
+    `length` is at least the length of w without the intercept, and `level` at least the size of
+    the intercept.
     """
+    rows, y, cost = data.rows, data.y, data.cost
     losses, low, spread, shares, seen, lengths = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    kink = loss.kink
     for t in range(members.shape[0]):
         i = members[t]
-        lower, upper, diag = box(loss, cost[i])
-        goal, a = target_of(target, i), alpha[i]
+        goal, a = target_of(data.target, i), alpha[i]
         s = row_slack(rows, i, w, goal, y[i])
         slack[t] = s
-        norm = row_norm(rows, i, sqnorm)
+        norm = row_norm(rows, i, data.sqnorm)
         error = row_rounding(rows, i, goal, length * norm + level) + EPS * abs(s)
-        best = best_dual(s, lower, upper, diag, kink)
-        steepest = abs(best)
-        share = max(gap_share(a, s, lower, upper, diag, kink), 0.0)
-        if diag > 0.0:
-            wider = error + OF_SLACK * (abs(s) + kink) + OF_DUAL * diag * abs(a)
-            bend = wider / diag if abs(s) + wider > kink else 0.0
-            steepest += bend
-            most = share + (abs(best - a) + 0.5 * bend) * wider
-        elif abs(abs(s) - kink) > error:  # all on one side
-            most = share + abs(best - a) * error
-        else:
-            start, end = s - error, s + error
-            steepest = max(
-                abs(best_dual(start, lower, upper, diag, kink)),
-                abs(best_dual(end, lower, upper, diag, kink)),
-            )
-            most = max(
-                share,
-                gap_share(a, start, lower, upper, diag, kink),
-                gap_share(a, end, lower, upper, diag, kink),
-            )
-        wobble = steepest * error + (SMALLEST if steepest > 0.0 else 0.0)  # a loss may underflow
-        losses, lost = two_sum(losses, row_loss(s, lower, upper, diag, kink) + wobble)
-        low += lost
+        lost, wobble, share, most = certified_share(data.loss, cost[i], a, s, error)
+        losses, rest = two_sum(losses, lost + wobble)
+        low += rest
         spread += wobble
         seen += share
         shares += most
@@ -132,30 +101,16 @@ def certify_rows(
 
 @jit
 def settle_rows(
-    members: Any,
-    cost: Any,
-    sqnorm: Any,
-    alpha: Any,
-    slack: Any,
-    loss: Loss,
-    radius: float,
-    out: Any,
+    data: BinaryData, members: Array, alpha: Array, slack: Array, radius: float, out: Array
 ) -> None:
-    """Fill in which of the members are at a bound, or at the kink, where the optimum has them.
+    """Fill in which of the members have their optimal dual variable.
 
     The optimum is at most `radius` from w, so its slack differs by at most that times ``|x_i|``.
-    Where the loss has a diagonal, dual variables are at a bound from ``D_i`` times it on, which is
-    the same for all rows.
     """
-    kink = loss.kink
-    below, above = loss.diag * loss.lower - kink, loss.diag * loss.upper + kink
     for t in range(members.shape[0]):
         i = members[t]
-        lower, upper, _ = box(loss, cost[i])
-        a, s, reach = alpha[i], slack[t], radius * np.sqrt(sqnorm[i])
-        at_lower = s < below - reach and a == lower
-        at_upper = s > above + reach and a == upper
-        out[t] = at_lower or at_upper or (abs(s) < kink - reach and a == 0.0)
+        reach = radius * np.sqrt(data.sqnorm[i])
+        out[t] = is_settled(data.loss, data.cost[i], alpha[i], slack[t], reach)
 
 
 def certified(

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import isnan
 from typing import Any
 
 import numpy as np
 
-from ..kernels.binary import add_weights, sweep
+from .._typing import Array
+from ..kernels.binary import BinaryData, add_weights, sweep
 from ..kernels.certificate import N_TOTALS, certify_rows, settle_rows, squared_length
-from ..kernels.loss import Loss, bounds, sum_losses
+from ..kernels.losses import sum_losses
 from ..kernels.scaling import rescale
-from ..rows.compensated import intercept_size, scales_exactly
+from ..losses import Loss, loss_at, of_numpy
+from ..rows.compensated import compensated_rows, intercept_size, scales_exactly
 from ..rows.passes import Passes
-from .losses import loss_of
 from .result import Known, Result
+from .rows import check_unchanged
 
 
 @dataclass(frozen=True)
 class BinaryProblem:
-    """A binary problem; see `dualsweep.kernels.loss` for the primal and the dual it stands for.
+    """A binary problem; see `dualsweep.losses.protocol` for the primal and the dual it stands for.
 
     That of regression has a target per row, and y = 1. Rows with cost 0 are not part of the
     problem.
@@ -34,9 +37,17 @@ class BinaryProblem:
     target: Any = 1.0  # of the margin, for all rows or for each
     candidates: Any = None  # numbers of the rows that are part of the problem
 
+    in_place = False  # whether a new dual point takes the place of the old one
+    outdated = False  # whether rows were lost since weights were last summed up
+
     def __post_init__(self) -> None:
         if self.candidates is None:
             object.__setattr__(self, "candidates", np.flatnonzero(self.cost > 0))
+
+    @cached_property
+    def data(self) -> BinaryData:
+        """What kernels are given."""
+        return BinaryData(self.passes.rows, self.sqnorm, self.y, self.target, self.cost, self.loss)
 
     @property
     def n_rows(self) -> int:
@@ -54,6 +65,19 @@ class BinaryProblem:
         return 1.0
 
     @property
+    def smooth(self) -> bool:
+        """Whether Newton steps need no anchor."""
+        return self.loss.smooth
+
+    def gap_of_gradient(self, gradient: Array) -> float:
+        """Return the gap of an inner problem of Newton's method with this gradient."""
+        return 0.5 * float(gradient @ gradient)
+
+    def check_rows(self) -> None:
+        """Raise ValueError if rows are not finite any more."""
+        check_unchanged(self.passes)
+
+    @property
     def mean_cost(self) -> float:
         """The mean of the costs of these rows."""
         return float(self.cost[self.candidates].mean())
@@ -62,7 +86,7 @@ class BinaryProblem:
     def primal_at_zero(self) -> float:
         """Objective of w = 0, where the slacks of classes are the same whatever the data."""
         if np.ndim(self.target) == 0:
-            return float(self.cost.sum()) * loss_of(float(self.target), self.loss)
+            return float(self.cost.sum()) * loss_at(float(self.target), self.loss)
         return float(sum_losses(self.slack_at_zero(), self.cost[self.candidates], self.loss))
 
     @property
@@ -116,12 +140,7 @@ class BinaryProblem:
         `shrunk` means nothing here: a row has a single dual variable.
         """
         return sweep(
-            rows=self.passes.rows,
-            sqnorm=self.sqnorm,
-            y=self.y,
-            target=self.target,
-            cost=self.cost,
-            loss=self.loss,
+            data=self.data,
             order=order,
             alpha=alpha,
             w=w,
@@ -133,7 +152,7 @@ class BinaryProblem:
     def is_feasible(self, alpha: Any) -> bool:
         """Tell whether dual variables are within their bounds, and 0 where there is no cost."""
         used = self.cost > 0
-        lower, upper, _ = bounds(self.loss, self.cost[used])
+        lower, upper = of_numpy(self.loss).bounds(self.cost[used])
         inside = (lower <= alpha[used]) & (alpha[used] <= upper)
         return bool(inside.all()) and not alpha[~used].any()
 
@@ -173,24 +192,19 @@ class BinaryProblem:
         compensated: bool = False,
     ) -> Any:
         """Return what a certificate adds up over `members`; fill in their slacks."""
-        passes = self.passes.compensated(w) if compensated else self.passes
-        rows = self.passes.rows
+        passes, rows = self.passes, self.passes.rows
         # Of no weights but the intercept, responses are that of a power of two, without rounding.
         exact = length == 0.0 and scales_exactly(rows.bias)
         level = 0.0 if exact else intercept_size(rows, w)
+        data = self.data._replace(rows=compensated_rows(rows, w)) if compensated else self.data
 
         def certify(part: slice) -> Any:
             totals = np.zeros(N_TOTALS)
             certify_rows(
-                rows=passes.rows,
+                data=data,
                 members=members[part],
                 w=w,
-                y=self.y,
-                target=self.target,
-                cost=self.cost,
-                sqnorm=self.sqnorm,
                 alpha=alpha,
-                loss=self.loss,
                 length=length,
                 level=level,
                 slack=slack[part],
@@ -209,7 +223,7 @@ class BinaryProblem:
         upper bound if it has one, one whose slack is inside at 0.
         """
         out = np.empty(len(members), dtype=bool)
-        settle_rows(members, self.cost, self.sqnorm, alpha, slack, self.loss, radius, out)
+        settle_rows(self.data, members, alpha, slack, radius, out)
         return out
 
     def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
@@ -217,11 +231,9 @@ class BinaryProblem:
 
         With w times s goes the margin times s, and the gap is convex in s.
         """
-        a, cost = alpha[members], self.cost[members]
-        target = self._targets(members)
-        _, _, diag = bounds(self.loss, cost)
-        size, total = float(w @ w), self._linear(target, a)
-        curvature = size + 0.5 * float((diag * a) @ a)
+        a, cost, target = alpha[members], self.cost[members], self._targets(members)
+        linear, square = of_numpy(self.loss).conjugate_parts(cost, a)
+        total, curvature = float(target @ a - linear.sum()), float(w @ w + 0.5 * square.sum())
 
         def gap(s: float) -> float:
             losses = sum_losses(target - s * (target - slack), cost, self.loss)
@@ -232,32 +244,25 @@ class BinaryProblem:
         found = minimize_scalar(gap, bounds=(0.0, 1.0), method="bounded")
         return float(found.x) if found.fun < 0.99 * gap(1.0) else 1.0
 
-    def rescaled(self, before: BinaryProblem, result: Result) -> tuple[Any, Known | None]:
-        """Return the best feasible multiple of a solution of `before`, with other costs.
+    def rescaled(self, result: Result, seen: Array) -> tuple[Any, Known | None]:
+        """Return the best feasible multiple of a solution for other costs, and what is known of it.
 
-        See `dualsweep.solvers.path`.
+        `seen` are the rows whose slacks the solution has. See `dualsweep.solvers.path`.
         """
         alpha, w = np.empty_like(result.alpha), np.empty_like(result.w)
         primal, dual = rescale(
+            data=self.data,
             members=self.candidates,
             before=result.alpha,
             w_before=result.w,
-            seen=before.candidates,
+            seen=seen,
             slack=result.slack,
-            target=self.target,
-            cost=self.cost,
-            loss=self.loss,
             alpha=alpha,
             w=w,
         )
-        if isnan(primal):  # rows have come or gone
+        if isnan(primal) or not self.loss.quadratic:  # rows have come or gone
             return alpha, None
         return alpha, Known(w, primal, max(primal - dual, 0.0))
-
-    def _linear(self, target: Any, a: Any) -> float:
-        """Return what is linear in the size of a dual point."""
-        total = float((target * a).sum())
-        return total - self.loss.kink * float(np.abs(a).sum()) if self.loss.kink else total
 
     def _targets(self, members: Any) -> Any:
         if np.ndim(self.target) == 0:

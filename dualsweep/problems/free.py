@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import Array
 from ..kernels.certificate import DRIFT, LENGTHS, SHARES, squared_length
 from ..kernels.intercept import best_intercept
-from ..kernels.loss import bounds
+from ..losses import of_numpy
 from ..rows.compensated import intercept_size
 from .binary import BinaryProblem
 from .result import Known, Result
@@ -32,9 +33,17 @@ class FreeProblem(BinaryProblem):
     @property
     def ridge(self) -> Any:
         """How much the squares of the weights are penalised: the last one is not."""
-        ridge = np.ones(self.weights_shape)
+        ridge = np.ones((self.passes.n_weights, 1))
         ridge[-1] = 0.0
         return ridge
+
+    def gap_of_gradient(self, gradient: Array) -> float:
+        """Return the gap of an inner problem of Newton's method with this gradient.
+
+        The last derivative is ``sum_i y_i b_i``, which should be 0, times the bias.
+        """
+        features, unbalanced = gradient[:-1], abs(float(gradient[-1])) / self.passes.rows.bias
+        return 0.5 * float(features @ features) + unbalanced * self.scale
 
     @property
     def scale(self) -> float:
@@ -103,11 +112,11 @@ class FreeProblem(BinaryProblem):
         if total != 0.0:
             side = signed > 0 if total > 0 else signed < 0
             off = abs(total) / float(np.abs(signed[side]).sum())
-            _, _, diag = bounds(self.loss, self.cost[members])
+            linear, square = of_numpy(self.loss).conjugate_parts(self.cost[members], a)
             # More than what slacks are off by.
             error = length * np.sqrt(self.sqnorm[members]) + intercept_size(self.passes.rows, w)
-            slopes = np.abs(slack) + error + self.loss.kink + diag * np.abs(a)
-            totals[SHARES] += 2.0 * off * float((np.abs(a) * slopes)[side].sum())
+            changes = np.abs(a) * (np.abs(slack) + error) + np.abs(linear) + np.abs(square)
+            totals[SHARES] += 2.0 * off * float(changes[side].sum())
             totals[DRIFT] += 2.0 * off * totals[LENGTHS]
         return totals
 
@@ -115,9 +124,9 @@ class FreeProblem(BinaryProblem):
         """Return 1: with other weights goes another intercept."""
         return 1.0
 
-    def rescaled(self, before: BinaryProblem, result: Result) -> tuple[Any, Known | None]:
-        """Return the best feasible multiple of a solution of `before`, with other costs."""
+    def rescaled(self, result: Result, seen: Array) -> tuple[Any, Known | None]:
+        """Return the best feasible multiple of a solution for other costs."""
         w = result.w.copy()
         w[-1] = 0.0
-        alpha, _ = super().rescaled(before, replace(result, w=w))
+        alpha, _ = super().rescaled(replace(result, w=w), seen)
         return alpha, None

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import Array
 from ..kernels.certificate import N_TOTALS, squared_length
 from ..kernels.duals import SlottedDuals
 from ..kernels.multiclass import certify_rows_multiclass, signed_duals, sweep_multiclass
+from ..kernels.scaling import best_multiple, snapped
 from ..rows.compensated import intercept_size
 from ..rows.passes import Passes
 from .result import Known, Result
-from .scaling import best_multiple, snapped
+from .rows import check_unchanged
 
 ROUNDED_SUM = 1.0 + 1e-12  # of the dual variables of a row, in costs
 
@@ -34,6 +36,10 @@ class MulticlassProblem:
     n_classes: int
 
     ridge = 1.0  # how much the squares of the weights are penalised
+    smooth = False  # whether Newton steps need no anchor
+    scale = 1.0  # what is a large slack
+    in_place = False  # whether a new dual point takes the place of the old one
+    outdated = False  # whether rows were lost since weights were last summed up
 
     @property
     def n_rows(self) -> int:
@@ -59,6 +65,14 @@ class MulticlassProblem:
     def primal_at_zero(self) -> float:
         """Objective of W = 0, where a row loses 1, or 1 per other class."""
         return float(self.cost.sum()) * (1 if self.joint else self.n_classes - 1)
+
+    def gap_of_gradient(self, gradient: Array) -> float:
+        """Return the gap of an inner problem of Newton's method with this gradient."""
+        return 0.5 * float(gradient @ gradient)
+
+    def check_rows(self) -> None:
+        """Raise ValueError if rows are not finite any more."""
+        check_unchanged(self.passes)
 
     def with_costs(self, cost: Any) -> MulticlassProblem:
         """Return the same problem with other costs."""
@@ -223,7 +237,7 @@ class MulticlassProblem:
         return 1.0
 
     @np.errstate(over="ignore", invalid="ignore")
-    def rescaled(self, before: MulticlassProblem, result: Result) -> tuple[Any, Known | None]:
+    def rescaled(self, result: Result, seen: Array) -> tuple[Any, Known | None]:
         """Return the best feasible multiple of a solution for other costs, as in `BinaryProblem`.
 
         Its certificate is not known: the scores it would take are not kept.

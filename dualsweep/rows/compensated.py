@@ -25,7 +25,7 @@ class CompensatedRows(NamedTuple):
     blur: float  # error of the intercept: a model's is rounded, being the bias times its weight
 
 
-def compensated(rows: Rows, W: Any) -> CompensatedRows:
+def compensated_rows(rows: Rows, W: Any) -> CompensatedRows:
     """Return rows whose responses to W, of one class or several, are summed with care."""
     exact = scales_exactly(rows.bias)
     return CompensatedRows(rows, 0.0 if exact else 2.0 * EPS * intercept_size(rows, W))

@@ -18,7 +18,7 @@ import numpy as np
 from .._jit import jit
 from .._symmetric import add_lower
 from .._threads import Workers
-from .compensated import add_compensated, compensated
+from .compensated import add_compensated, compensated_rows
 from .functions import row_axpy, row_dot, row_outer, row_sqnorm
 from .layouts import Rows, n_rows, n_stored
 from .many_classes import add_outer_many, row_add_few, row_scores, whole_gram
@@ -88,7 +88,7 @@ class Passes:
     def compensated(self, W: Any) -> Passes:
         """Return passes whose responses to W are summed in compensated arithmetic."""
         twin: Any = copy(self)
-        twin.rows = compensated(self.rows, W)
+        twin.rows = compensated_rows(self.rows, W)
         return twin
 
     def each(

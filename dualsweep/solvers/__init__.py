@@ -1,1 +1,3 @@
-"""How it is minimised: sweeps, momentum and Newton steps, one run and one certificate."""
+"""How problems are solved: sweeps, momentum, when Newton steps come, and when to stop."""
+
+from . import free  # noqa: F401  (registers how such problems are solved)

@@ -31,26 +31,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._typing import Array
 from ..problems.result import Result
 from .solve import Start
 
 
-def start_from(problem: Any, before: Any, result: Result) -> Start:
+def start_from(problem: Any, seen: Array, result: Result) -> Start:
     """Return where to start from a solution of the same problem for other costs.
 
     Parameters
     ----------
     problem : BinaryProblem or MulticlassProblem
         What is to be solved.
-    before : BinaryProblem or MulticlassProblem
-        The same problem with the other costs.
+    seen : array
+        The rows that had costs then.
     result : Result
-        Its solution.
+        The solution.
 
     Returns
     -------
     Start
         The best multiple of the solution, and what is known of it.
     """
-    alpha, known = problem.rescaled(before, result)
+    alpha, known = problem.rescaled(result, seen)
     return Start(alpha, known, result)

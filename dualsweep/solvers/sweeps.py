@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from functools import singledispatch
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,9 +13,9 @@ from ..kernels.certificate import relative
 from ..kernels.order import FILLED, SEEN
 from ..problems.binary import BinaryProblem
 from ..problems.multiclass import MulticlassProblem
+from ..problems.run import Estimate, PointRun, gap_left
 from .momentum import Momentum
 from .policy import Policy
-from .run import Estimate, Run, gap_left
 from .schedules import SCHEDULES, Adaptive
 
 # A certificate is computed when the gap seen by the sweeps says it will hold, and every now and
@@ -42,6 +43,7 @@ PROOF_ROUNDING = 1e-14
 class Sweeper(Protocol):
     """How the rows of a problem are swept once, wherever they are."""
 
+    takes_momentum: bool  # whether slow sweeps may be given momentum
     check_every: float  # visits per row between two certificates
     check_cost: float  # of a certificate, in visits per row
     correction: float  # by which a certificate may correct what sweeps saw
@@ -51,14 +53,20 @@ class Sweeper(Protocol):
     def n_left(self) -> int:
         """Rows whose dual variables are not proven to be optimal."""
 
-    def sweep(self, run: Run, w: Any) -> tuple[int, float]:
+    def sweep(self, run: PointRun, w: Any) -> tuple[int, float]:
         """Do one sweep, unless told to stop; return the number of visits and the dual's gain."""
 
-    def check(self, run: Run, expand: bool) -> None:
+    def check(self, run: PointRun, expand: bool) -> None:
         """Compute a certificate, and leave out what it proves; take back what is out on trial."""
 
 
-def sweeps(run: Run, sweeper: Sweeper, policy: Policy) -> None:
+@singledispatch
+def sweeper_of(problem: Any) -> type[Any]:
+    """Return the `Sweeper` of a problem, to be called with a run, a schedule and a seed."""
+    raise TypeError(f"There are no sweeps over a {type(problem).__name__}.")
+
+
+def sweeps(run: PointRun, sweeper: Sweeper, policy: Policy) -> None:
     """Sweep until the run is over, or until the policy wants Newton steps."""
     w = _working_weights(run)
     swept = run.resumed  # whether there is a sweep to judge
@@ -84,11 +92,11 @@ def sweeps(run: Run, sweeper: Sweeper, policy: Policy) -> None:
         swept = True
 
 
-def _working_weights(run: Run) -> Any:
+def _working_weights(run: PointRun) -> Any:
     return run.w.astype(np.float32) if run.narrow else run.w
 
 
-def _judge(run: Run, sweeper: Sweeper, last: bool) -> bool:
+def _judge(run: PointRun, sweeper: Sweeper, last: bool) -> bool:
     """Compute a certificate if it is worth it or has to be; return whether it was."""
     n, seen = len(run.candidates), run.estimate
     promising = seen.relative_gap <= (run.tol if seen.checks else UNCORRECTED * run.tol)
@@ -104,7 +112,7 @@ def _judge(run: Run, sweeper: Sweeper, last: bool) -> bool:
     return True
 
 
-def sweep_with_momentum(run: Run, sweeper: Any, policy: Policy) -> None:
+def sweep_with_momentum(run: PointRun, sweeper: Any, policy: Policy) -> None:
     """Sweep with momentum until the relative gap is small enough to let go of it.
 
     The gap is that of w and alpha, w not being the weights of alpha yet. Momentum that does not
@@ -162,14 +170,14 @@ class MemorySweeper:
         Seeds the random order.
     """
 
+    takes_momentum = True
     # A certificate reads every row twice, in sequence and in float64, which takes as long as 0.5 to
     # 2 sweeps (w in cache; w of a million features).
     check_every, check_cost = 16.0, 1.0
     correction = 2.0
 
-    def __init__(self, run: Run, schedule: str, seed: tuple[int, ...]) -> None:
-        assert isinstance(run.problem, BinaryProblem | MulticlassProblem)
-        self.problem = run.problem
+    def __init__(self, run: PointRun, schedule: str, seed: tuple[int, ...]) -> None:
+        self.problem: Any = run.problem
         self.plan = SCHEDULES[schedule](run.candidates, random_state(*seed))
         self.shares = np.zeros(run.problem.n_rows)
         per_row = self.problem.passes.per_row * max(self.problem.weights_shape[1:], default=1)
@@ -186,7 +194,7 @@ class MemorySweeper:
         return len(self.plan.rows)
 
     def sweep(
-        self, run: Run, w: Any, problem: BinaryProblem | MulticlassProblem | None = None
+        self, run: PointRun, w: Any, problem: BinaryProblem | MulticlassProblem | None = None
     ) -> tuple[int, float]:
         """Do one sweep, unless told to stop; return the number of visits and the dual's gain."""
         problem = problem or self.problem
@@ -217,7 +225,7 @@ class MemorySweeper:
         plan.observe(order[:done], grads[:done], gains[:done])
         return done, gain
 
-    def check(self, run: Run, expand: bool) -> None:
+    def check(self, run: PointRun, expand: bool) -> None:
         """Compute a certificate, and leave out what it proves; take back what is out on trial."""
         run.check()
         if run.converged:  # there is no other sweep
@@ -227,7 +235,7 @@ class MemorySweeper:
         self.plan.restrict(proven_rows(run, self.problem))
         run.active = len(self.plan.rows)
 
-    def go_back(self, run: Run, alpha: Any, rows: Any) -> None:
+    def go_back(self, run: PointRun, alpha: Any, rows: Any) -> None:
         """Return to dual variables of before, when `rows` were those not proven to be optimal."""
         run.alpha = alpha
         self.plan.rows = rows
@@ -236,7 +244,7 @@ class MemorySweeper:
         run.check()
 
 
-def proven_rows(run: Run, problem: BinaryProblem | MulticlassProblem) -> Any:
+def proven_rows(run: PointRun, problem: BinaryProblem | MulticlassProblem) -> Any:
     """Return a mask over all rows: those whose dual variables are proven to be optimal.
 
     The primal is 1-strongly convex, so ``|w - w*| <= sqrt(2 gap)`` (the gap-safe rule of Ndiaye et
@@ -247,3 +255,7 @@ def proven_rows(run: Run, problem: BinaryProblem | MulticlassProblem) -> Any:
     settled = problem.settled(run.candidates, run.alpha, run.slack, radius)
     proven[run.candidates[settled]] = True
     return proven
+
+
+for kind in (BinaryProblem, MulticlassProblem):
+    sweeper_of.register(kind, lambda problem: MemorySweeper)

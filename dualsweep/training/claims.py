@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..kernels.loss import Loss, bounds
 from ..kernels.products import PRODUCT_ERROR, add_responses, add_weighted_rows
-from ..solvers.blocks import Blocks
+from ..losses import LOSSES, REGRESSION_LOSSES, Box, Loss, of_numpy
+from ..rows.blocks import Blocks
 
 PIECE = 1 << 20  # entries, and numbers per row and class, that are looked at together
 
@@ -38,7 +38,7 @@ class Statement:
     codes: Any  # number of each row's class; of regression None
     target: Any  # of regression; of classes None
     cost: Any
-    loss: Loss
+    loss: Box
     joint: str | None  # crammer_singer or weston_watkins
     bias: float  # 0 if there is no penalised intercept
     n_vectors: int  # of weights
@@ -81,6 +81,20 @@ def digest(X: Any, labels: Any) -> str:
     return found.hexdigest()
 
 
+# The losses that proofs can state.
+STATED = [*LOSSES.values(), *REGRESSION_LOSSES.values()]
+
+
+def provable(loss: Loss) -> Box:
+    """Return a loss that proofs can state; ValueError if it is another."""
+    if not (isinstance(loss, Box) and loss._replace(kink=0.0) in STATED):
+        raise ValueError(
+            f"A proof states the hinge, squared and epsilon-insensitive losses, not {loss}. "
+            "certify without proof takes all losses."
+        )
+    return loss
+
+
 def binary_duals(alpha: Any, sign: Any, cost: Any, loss: Loss, free: bool) -> Any:
     """Return feasible dual variables near others, of a problem of one vector.
 
@@ -88,7 +102,7 @@ def binary_duals(alpha: Any, sign: Any, cost: Any, loss: Loss, free: bool) -> An
     power of two, and the largest ones on the side that has more make up for the difference.
     """
     used, feasible = np.flatnonzero(cost > 0), np.zeros(len(cost))
-    lower, upper, _ = bounds(loss, cost[used])
+    lower, upper = of_numpy(loss).bounds(cost[used])
     feasible[used] = np.clip(alpha[used], lower, upper)
     if not (free and feasible.any()):
         return feasible

@@ -5,17 +5,16 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, fields
 from math import fsum
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from .._clock import clock
+from ..newton.host import newton_on_host
 from ..problems.result import ESTIMATES_DTYPE, Progress, Result
-from ..solvers.newton import newton
-from ..solvers.solve import Begun, Start, begin
+from ..solvers.solve import Start, Started, start_run
 from .context import Context
-from .device import DeviceFormulation
-from .formulations import Formulation
+from .problems import Data, Problems
 from .settings import Settings
 
 logger = logging.getLogger("dualsweep")
@@ -25,21 +24,14 @@ logger = logging.getLogger("dualsweep")
 LEAST_EPOCHS = 3
 
 # Problems that wait for others to take Newton steps with, at most: each has some numbers per row.
-MOST_BEGUN = 64
-
-
-class Data(Protocol):
-    """Rows, labels and weights, wherever they are: a `TrainingSet`, a `BlockSet`, a cluster's."""
-
-    def formulate(self, settings: Settings) -> Formulation:
-        """Return the problems to solve."""
+MOST_WAITING = 64
 
 
 @dataclass(frozen=True)
 class Fitted:
     """What comes of a training; see the attributes of `LinearSVC` for what it means."""
 
-    formulation: Formulation
+    problems: Problems
     results: list[Result]  # of the problems
     classes: Any
     coef: Any
@@ -94,22 +86,29 @@ def train(
     Fitted
         The model and its certificate.
     """
-    formulation = data.formulate(settings)
-    n = len(formulation.names)
-    if duals is not None and not formulation.fits(duals):
-        duals = None
-    at_once = min(context.workers.n_threads, n) if formulation.side_by_side else 1
     seconds = np.inf if settings.max_time is None else settings.max_time
     deadline = clock() + seconds
-    context.begin(formulation.names, formulation.attributes)
+    problems: Any = data.problems(settings)
+    context.begin(problems.names, problems.attributes)
     estimates: list[Any] = []
 
     def observe(p: int, progress: Progress) -> bool:
         estimates.append((p, progress.time, progress.epoch, progress.relative_gap))
         return context.epoch(p, progress)
 
+    if before is not None:
+        duals = before.dual_coef
+    elif duals is not None and not problems.fits(duals):
+        duals = None
+    results: Any = problems.solve_together(settings, context, seconds, duals, observe)
+    if results is not None:
+        context.watcher.finish()
+        return _fitted(problems, results, estimates)
+
+    n = len(problems.names)
+    at_once = min(context.workers.n_threads, n) if problems.side_by_side else 1
     # With a limit on time each problem has its share, which it would wait for others in.
-    together = formulation.newton_together if seconds == np.inf else 1
+    together = problems.newton_together if seconds == np.inf else 1
 
     def solve_one(p: int) -> Any:
         context.watcher.start(p)
@@ -121,17 +120,17 @@ def train(
             return observe(p, progress) or over
 
         def resumed(epoch: int) -> None:
-            context.bars.tell(f"{formulation.names[p]}: going on from epoch {epoch}")
+            context.bars.tell(f"{problems.names[p]}: going on from epoch {epoch}")
 
-        saving = formulation.saving(p)
+        saving = problems.saving(p)
         if saving is not None:
             saving = saving._replace(resumed=resumed)
-        problem, start = formulation.problem(p), Start()
+        problem, start = problems.problem(p), Start()
         if before is not None:
-            start = formulation.start_from(p, problem, before)
+            start = problems.start_from(p, problem, before)
         elif duals is not None:
-            start = Start(formulation.start(p, duals))
-        begun = begin(
+            start = problems.start(p, duals)
+        started = start_run(
             problem,
             solver=settings.solver,
             schedule=settings.schedule,
@@ -144,61 +143,57 @@ def train(
             watch=watch,
             saving=saving,
         )
-        if begun.wants_newton:
+        if started.wants_newton:
             if together > 1:
-                return begun
-            newton(begun.run)
-        return finish(p, begun)
+                return started
+            newton_on_host(started.run)
+        return finish(p, started)
 
-    def finish(p: int, begun: Begun) -> Result:
-        result = begun.finish()
+    def finish(p: int, started: Started) -> Result:
+        result = started.finish()
         context.end(p, result)
         if logger.isEnabledFor(logging.INFO):
             logger.info(
                 "%s: relative gap %.1e after %d epochs, %d of them Newton steps, and %.2f s",
-                formulation.names[p],
+                problems.names[p],
                 result.relative_gap,
                 result.n_iter,
                 result.n_newton,
                 result.history["time"][-1],
             )
-        return formulation.finished(p, result)
+        return problems.finished(p, result)
 
-    results: list[Any] = []
-    if isinstance(formulation, DeviceFormulation):
-        duals = duals if before is None else before.dual_coef
-        results = formulation.solve(settings, context, seconds, duals, observe)
-    else:
-        parallel = context.workers.map if at_once > 1 else map
-        some = MOST_BEGUN if together > 1 else n
-        for start in range(0, n, some):
-            results.extend(parallel(solve_one, range(n)[start : start + some]))
-            going = [p for p, result in enumerate(results) if isinstance(result, Begun)]
-            for first in range(0, len(going), together):
-                newton(*[results[p].run for p in going[first : first + together]])
-            finished = parallel(lambda p: finish(p, results[p]), going)
-            for p, result in zip(going, finished, strict=True):
-                results[p] = result
+    results = []
+    parallel = context.workers.map if at_once > 1 else map
+    some = MOST_WAITING if together > 1 else n
+    for start in range(0, n, some):
+        results.extend(parallel(solve_one, range(n)[start : start + some]))
+        waiting = [p for p, result in enumerate(results) if isinstance(result, Started)]
+        for first in range(0, len(waiting), together):
+            newton_on_host(*[results[p].run for p in waiting[first : first + together]])
+        finished = parallel(lambda p: finish(p, results[p]), waiting)
+        for p, result in zip(waiting, finished, strict=True):
+            results[p] = result
     context.watcher.finish()
-    return _fitted(formulation, results, estimates)
+    return _fitted(problems, results, estimates)
 
 
-def _fitted(formulation: Formulation, results: list[Result], estimates: list[Any]) -> Fitted:
+def _fitted(problems: Problems, results: list[Result], estimates: list[Any]) -> Fitted:
     """Return the model that the solutions of the problems make."""
-    formulation.complete(results)
-    attributes = formulation.attributes(*[result.w for result in results])
-    dual_coef = formulation.dual_coef(results)
+    problems.complete(results)
+    attributes = problems.attributes(*[result.w for result in results])
+    dual_coef = problems.dual_coef(results)
     for p, result in enumerate(results):
         result.history["problem"] = p
     return Fitted(
-        formulation=formulation,
+        problems=problems,
         results=results,
         classes=attributes.get("classes_"),
         coef=attributes["coef_"],
         intercept=attributes["intercept_"],
         n_features_in=attributes["coef_"].shape[-1],
         dual_coef=dual_coef,
-        support=formulation.support(dual_coef),
+        support=problems.support(dual_coef),
         primal_objective=fsum(result.primal for result in results),
         dual_objective=fsum(result.dual for result in results),
         dual_gap=fsum(result.gap for result in results),

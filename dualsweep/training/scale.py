@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from ..problems.losses import REGRESSION_LOSSES
-from ..rows.layouts import CSRRows, as_rows, n_rows
-from ..rows.passes import chunks
-from .blocks import BlockSet
-from .data import TrainingSet
-from .device import DeviceSet
+from ..losses import REGRESSION_LOSSES
 from .settings import Settings
 
 # Columns are in different units if the mean squared length of a row is more than SAME_UNITS times
@@ -25,11 +19,9 @@ SAME_UNITS = 8.0
 # round numbers. Beyond LEAST and MOST, costs times norms might be no numbers.
 NORMALISED, LEAST, MOST = 1e-5, 1e-250, 1e100
 
-CHUNK_ENTRIES = 1 << 22
-
 
 @np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
-def unit_cost(data: TrainingSet | BlockSet | DeviceSet, y: Any, settings: Settings) -> float:
+def unit_cost(data: Any, y: Any, settings: Settings) -> float:
     """Return the cost that all values of C are relative to.
 
     A visit changes the response of row i by up to ``C |x_i|^2``, which is 1 on average at this C:
@@ -56,7 +48,7 @@ def unit_cost(data: TrainingSet | BlockSet | DeviceSet, y: Any, settings: Settin
     unit = 1.0 / _squared_length(data, weight)
     if abs(unit - 1.0) <= NORMALISED:
         unit = 1.0
-    if settings.loss in REGRESSION_LOSSES and np.isfinite(REGRESSION_LOSSES[settings.loss].upper):
+    if settings.loss in REGRESSION_LOSSES and not REGRESSION_LOSSES[settings.loss].smooth:
         unit *= _spread(np.asarray(y, np.float64), weight, settings.fit_intercept)
     return float(np.clip(unit, LEAST, MOST)) if 0.0 < unit < np.inf else 1.0
 
@@ -71,12 +63,9 @@ def _spread(target: Any, weight: Any, around_mean: bool) -> float:
     return spread if spread > 0.0 else 1.0
 
 
-def _squared_length(data: TrainingSet | BlockSet | DeviceSet, weight: Any) -> float:
+def _squared_length(data: Any, weight: Any) -> float:
     """Return the mean squared length of a row, or of one with typical entries; 1 if it is 0."""
-    total: Any = 0.0
-    for part in _columns(data, weight):
-        total += part
-    squares, counts = total
+    squares, counts = sum(data.column_sums(weight))
     filled = squares > 0.0
     squares, counts = squares[filled], counts[filled]
     length = squares.sum() / weight.sum()
@@ -84,32 +73,3 @@ def _squared_length(data: TrainingSet | BlockSet | DeviceSet, weight: Any) -> fl
     typical = entry * counts.sum() / weight.sum()
     found = float(typical if length > SAME_UNITS * typical else length)
     return found if 0.0 < found < np.inf else 1.0
-
-
-def _columns(data: TrainingSet | BlockSet | DeviceSet, weight: Any) -> Iterator[Any]:
-    """Yield the sums of squares and the numbers of nonzero entries per column, part by part."""
-    if isinstance(data, DeviceSet):
-        with data.space.current():
-            given = data.space.asarray(weight, data.space.xp.float64)
-            yield data.space.numpy(data.rows.columns(given))
-    elif isinstance(data, BlockSet):
-        for b in range(data.n_blocks):
-            yield from _columns_of(as_rows(data.blocks.read(b)[0], 0.0), weight[data.rows(b)])
-    else:
-        yield from _columns_of(data.passes.rows, weight)
-
-
-def _columns_of(rows: Any, weight: Any) -> Iterator[Any]:
-    d, n = rows.n_features, n_rows(rows)
-    per_row = rows.data.size / max(n, 1)
-    for part in chunks(slice(0, n), CHUNK_ENTRIES / max(per_row, 1.0)):
-        if isinstance(rows, CSRRows):
-            stored = slice(rows.indptr[part.start], rows.indptr[part.stop])
-            times = np.repeat(weight[part], np.diff(rows.indptr[part.start : part.stop + 1]))
-            values, columns = rows.data[stored], rows.indices[stored]
-            squares = np.bincount(columns, times * np.square(values, dtype=np.float64), d)
-            yield np.stack([squares, np.bincount(columns, times * (values != 0.0), d)])
-        else:
-            values, times = rows.data[part], weight[part]
-            squares = times @ np.square(values, dtype=np.float64)
-            yield np.stack([squares, times @ (values != 0.0)])

@@ -18,14 +18,16 @@ FIT = """
 import hashlib
 import numpy as np
 from dualsweep import _jit
-from dualsweep.training import Context, Settings, TrainingSet, train
+from dualsweep.placements import TrainingSet
+from dualsweep.training import Context, Settings, train
 
 X = np.random.default_rng(0).normal(size=(60, 3))
 missed = []
 _jit.on_compilation.append(lambda: missed.append(1))
 with Context() as context:
-    data = TrainingSet(X, (X[:, 0] > 0).astype(int), None, 1.0, context)
-    model = train(data, Settings(tol=1e-6, solver="sweep"), context)
+    settings = Settings(tol=1e-6, solver="sweep")
+    data = TrainingSet(X, (X[:, 0] > 0).astype(int), None, settings, context)
+    model = train(data, settings, context)
 print(hashlib.sha256(model.coef.tobytes()).hexdigest(), len(missed))
 """
 

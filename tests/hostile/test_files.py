@@ -44,7 +44,7 @@ from dualsweep.io import (
 )
 from dualsweep.io._store_placing import new_store
 from dualsweep.io.checkpoint import Checkpoint
-from dualsweep.solvers.blocks import BYTES_PER_ROW, room_for_blocks
+from dualsweep.placements.blocks.sweeps import BYTES_PER_ROW, room_for_blocks
 
 resource = pytest.importorskip("resource", reason="of limits, pipes, links and signals")
 
@@ -309,7 +309,7 @@ def test_what_is_written_twice_is_refused(folder):
 def test_a_huge_index_is_an_error_and_no_memory(folder, monkeypatch, index):
     """A file of 22 bytes asked for 16 GiB, and more."""
     (folder / "wide.svm").write_text(f"1 {index}:1\n-1 1:1\n" * 2)
-    monkeypatch.setattr("dualsweep.training.data.available_bytes", lambda: 8 << 30)
+    monkeypatch.setattr("dualsweep.placements.memory.available_bytes", lambda: 8 << 30)
     tracemalloc.start()
     try:
         for command in (["train"], ["cv", "--costs", "1", "--folds", "2"]):

@@ -8,8 +8,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from dualsweep import LinearSVC
 from dualsweep.io import write_store
+from dualsweep.placements import TrainingSet
 from dualsweep.problems.result import Progress
-from dualsweep.training import Context, Settings, TrainingSet, fitting
+from dualsweep.training import Context, Settings, fitting
 
 LOSS = {
     "hinge": lambda s: np.maximum(s, 0),
@@ -155,7 +156,7 @@ def test_time_is_shared_but_not_spread_too_thin(monkeypatch):
     monkeypatch.setattr(fitting, "clock", lambda: clock)
     limits, ends = [], []
 
-    def begin(problem, *, max_time, watch, **options):
+    def start_run(problem, *, max_time, watch, **options):
         nonlocal clock
         limits.append(max_time)
         started = clock
@@ -164,15 +165,16 @@ def test_time_is_shared_but_not_spread_too_thin(monkeypatch):
             if watch(Progress(epoch, 0.9, 0, None)) or clock - started > max_time:
                 break
         ends.append(clock)
-        return real_begin(problem, max_iter=0)
+        return real_start_run(problem, max_iter=0)
 
-    real_begin = fitting.begin
-    monkeypatch.setattr(fitting, "begin", begin)
+    real_start_run = fitting.start_run
+    monkeypatch.setattr(fitting, "start_run", start_run)
 
     def train(n_classes):
         y = np.arange(2 * n_classes) % n_classes
-        data = TrainingSet(np.ones((len(y), 1)), y, None, 1.0, Context())
-        fitting.train(data, Settings(max_time=20.0), Context())
+        settings = Settings(max_time=20.0)
+        data = TrainingSet(np.ones((len(y), 1)), y, None, settings, Context())
+        fitting.train(data, settings, Context())
 
     train(5)
     # 20 / 5 = 4 seconds for the first: one more epoch after that; the share of the others shrinks.

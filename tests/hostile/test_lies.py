@@ -18,7 +18,8 @@ from dualsweep import (
     compare_multiclass,
     svc_path,
 )
-from dualsweep.training import Context, TrainingSet
+from dualsweep.placements import TrainingSet
+from dualsweep.training import Context, Settings
 
 FORMULATIONS = ["ovr", "crammer_singer", "weston_watkins"]
 every_formulation = pytest.mark.parametrize("multi_class", FORMULATIONS)
@@ -134,7 +135,7 @@ def test_corrupt_structures_are_refused_without_scikit_learn_too(corrupt):
     X = sp.csr_array(X)
     corrupt(X)
     with pytest.raises(ValueError, match="CSR structure is corrupt"):
-        TrainingSet(X, y, None, 1.0, Context())
+        TrainingSet(X, y, None, Settings(), Context())
 
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,26 +19,29 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import dualsweep.newton.host as host_module
+import dualsweep.placements.memory as memory_module
 import dualsweep.rows.passes as passes_module
-import dualsweep.solvers.newton as newton_module
 import dualsweep.solvers.policy as policy_module
 import dualsweep.solvers.sweeps as sweeps_module
-import dualsweep.training.formulations as formulations_module
 from dualsweep import LinearSVC, LinearSVR, svc_path, svr_path
 from dualsweep._threads import Workers
-from dualsweep.device.arrays import Space
-from dualsweep.device.iterate import Iterate as DeviceIterate
 from dualsweep.estimators._device import _compat
+from dualsweep.newton.binary import BinarySlacks
+from dualsweep.newton.core import Iterate
+from dualsweep.newton.multiclass import MulticlassSlacks
+from dualsweep.newton.tuning import DIRECT_WEIGHTS
+from dualsweep.placements import OnDevice, training_data
+from dualsweep.placements.device.arrays import Space
+from dualsweep.placements.device.backend import DeviceBackend
+from dualsweep.problems.run import PointRun
 from dualsweep.rows.dense import DensePasses
 from dualsweep.rows.many_classes import LANES_CLASSES
-from dualsweep.solvers.iterates import DIRECT_WEIGHTS
 from dualsweep.solvers.momentum import Momentum
 from dualsweep.solvers.policy import Policy
-from dualsweep.solvers.run import Run
 from dualsweep.solvers.schedules import Alternating, Auto, Shrinking
-from dualsweep.solvers.slacks_binary import BinarySlacks
 from dualsweep.solvers.solve import Start
-from dualsweep.training import Context, OnDevice, Settings, train, training_data
+from dualsweep.training import Context, Settings, train
 
 BINARY = {
     "hinge": {"loss": "hinge"},
@@ -144,16 +147,21 @@ def hurry(patch):
 
 
 def no_gram_is_kept(patch):
-    slacks_of = partial(newton_module.slacks_of, keep_gram=False)
-    patch.setattr(newton_module, "slacks_of", slacks_of)
+    hessian = BinarySlacks.hessian
+
+    def anew(self, rho, exact):
+        self.gram = None
+        return hessian(self, rho, exact)
+
+    patch.setattr(BinarySlacks, "hessian", anew)
 
 
 def spy_on_grams(patch, seen):
     hessian = BinarySlacks.hessian
 
-    def noted(self, exact):
+    def noted(self, rho, exact):
         before = self.gram
-        found = hessian(self, exact)
+        found = hessian(self, rho, exact)
         if before is not None and found[0] is before:
             seen.append("hessian")
         return found
@@ -174,9 +182,7 @@ SHORTCUTS = {
         prevent=no_momentum,
         prepare=hurry,
     ),
-    "newton": Shortcut(
-        spy_on(newton_module.Iterate, "move"), {"solver": "newton"}, {"solver": "sweep"}
-    ),
+    "newton": Shortcut(spy_on(Iterate, "move"), {"solver": "newton"}, {"solver": "sweep"}),
     "settled rows": Shortcut(
         spy_on(sweeps_module, "proven_rows", lambda found, *rest: found.any()),
         {"solver": "sweep"},
@@ -225,11 +231,9 @@ SHORTCUTS = {
         formulations=[name for name in ONE_VECTOR if name not in UNBOUNDED],
     ),
     "shared passes": Shortcut(
-        spy_on(newton_module, "measure_together", lambda found, rows, how: len(rows) > 1),
+        spy_on(host_module, "measure_together", lambda found, slacks, how: len(slacks) > 1),
         {"solver": "newton"},
-        prevent=lambda patch: patch.setattr(
-            formulations_module.OneVersusRest, "newton_together", 1
-        ),
+        prevent=lambda patch: patch.setattr(memory_module.MemoryProblems, "newton_together", 1),
         formulations=BINARY,
         layouts=["dense"],
         size=(300, 40, 4),
@@ -310,8 +314,8 @@ def test_the_intervals_along_a_path_intersect_those_of_cold_starts(formulation, 
         seen: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
             if not warm:
-                patch.setattr(formulations_module, "start_from", lambda *given: Start())
-            spy_on(Run, "__init__", lambda made, run, *rest, alpha, **more: alpha is not None)(
+                patch.setattr(memory_module, "start_from", lambda *given: Start())
+            spy_on(PointRun, "__init__", lambda made, run, *rest, alpha, **more: alpha is not None)(
                 patch, seen
             )
             path = along(rows, y, Cs, solver="sweep", **params)
@@ -330,7 +334,8 @@ def test_the_intervals_of_blocks_of_classes_intersect_that_of_sweeps(formulation
     assert (X.shape[1] + 1) * 4 > DIRECT_WEIGHTS
     seen: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        spy_on(newton_module.Iterate, "_in_class_blocks")(patch, seen)
+        made = spy_on(MulticlassSlacks, "preconditioned", lambda found, *rest: found is not None)
+        made(patch, seen)
         blocks = fit(formulation, LAYOUTS[layout](X), y, solver="newton", tol=1e-4)
         assert seen
         seen.clear()
@@ -380,7 +385,9 @@ def test_the_intervals_of_float32_steps_on_a_device_intersect_those_of_float64(f
     for dtype in (np.float32, np.float64):
         seen: list[str] = []
         with pytest.MonkeyPatch.context() as patch, Context() as context:
-            narrow = spy_on(DeviceIterate, "measure", lambda found, it: it.dtype == np.float32)
+            narrow = spy_on(
+                DeviceBackend, "measure", lambda found, it, *rest: it.dtype == np.float32
+            )
             narrow(patch, seen)
             there = OnDevice(X.astype(dtype), space, True)
             fitted = train(training_data(there, y, None, settings, context), settings, context)

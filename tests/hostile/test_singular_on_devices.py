@@ -14,12 +14,13 @@ import pytest
 from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 
-import dualsweep.device.directions as directions
 from dualsweep import LinearSVC
 from dualsweep._host import to_host
-from dualsweep.device.arrays import Space
 from dualsweep.estimators._device import _compat
-from dualsweep.training import Context, OnDevice, Settings, train, training_data
+from dualsweep.placements import OnDevice, training_data
+from dualsweep.placements.device.arrays import Space
+from dualsweep.placements.device.backend import DeviceBackend
+from dualsweep.training import Context, Settings, train
 
 ON_HOST = Space(_compat().array_namespace(np.empty(1)), "cpu")
 FORMULATIONS = [
@@ -150,7 +151,7 @@ def iterate_with(solve):
     names = "eye", "float64", "asarray", "sum", "all", "isfinite"
     xp = SimpleNamespace(**{name: getattr(np, name) for name in names})
     xp.linalg = SimpleNamespace(solve=solve, diagonal=np.linalg.diagonal)
-    return SimpleNamespace(space=SimpleNamespace(xp=xp, device="cpu"))
+    return SimpleNamespace(xp=xp, space=SimpleNamespace(device="cpu"))
 
 
 @pytest.mark.parametrize("failure", [singular, not_finite, upwards])
@@ -164,7 +165,7 @@ def test_systems_are_solved_again_with_more_on_the_diagonal(failure, failures):
 
     it = iterate_with(solve)
     hessian, gradient = np.array([[2.0, 1.0], [1.0, 1e8]]), np.array([3.0, -1.0])
-    direction = directions._solved(it, hessian.copy(), gradient)
+    direction = DeviceBackend._solved(it, hessian.copy(), gradient)
     assert len(calls) == min(failures, 3) + 1
     added = [call - np.eye(2) - hessian for call in calls]
     np.testing.assert_array_equal(added[0], 0.0)
@@ -178,4 +179,4 @@ def test_other_errors_are_not_taken_for_a_singular_system():
         raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError, match="out of memory"):
-        directions._solved(iterate_with(solve), np.eye(2), np.ones(2))
+        DeviceBackend._solved(iterate_with(solve), np.eye(2), np.ones(2))

@@ -17,10 +17,10 @@ from dualsweep import LinearSVC, LinearSVCCV, LinearSVR, _memory, svc_path
 from dualsweep._jit import jit
 from dualsweep._threads import Workers
 from dualsweep.io import write_store
+from dualsweep.placements import memory as data
 from dualsweep.rows.functions import row_axpy, row_dot, row_sqnorm
 from dualsweep.rows.layouts import CSRRows, as_rows
 from dualsweep.rows.passes import Passes
-from dualsweep.training import data
 
 FORMULATIONS = ["ovr", "crammer_singer", "weston_watkins"]
 every_formulation = pytest.mark.parametrize("multi_class", FORMULATIONS)

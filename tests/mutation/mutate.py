@@ -44,7 +44,7 @@ BLOCKS = (
     "-k '(guesses or walk) and ({} or (conditions and not 1000))'"
 )
 TESTS = {
-    "problems/losses.py": "tests/test_kernels.py -k naive",
+    "losses/box.py": "tests/test_kernels.py -k 'naive or losses or share or sweep or tiny'",
     "_random.py": "tests/test_random.py",
     "kernels/sorting.py": "tests/test_subproblems.py -k 'sort and walk'",
     "kernels/crammer_singer.py": BLOCKS.format("crammer"),
@@ -55,16 +55,15 @@ TESTS = {
         "-k 'algorithm or recipe or idle or bounds or random_order or any_gain'"
     ),
     "kernels/certificate.py": "tests/test_kernels.py -k 'certificate or tiny'",
-    "kernels/loss.py": "tests/test_kernels.py -k 'losses or share or sweep or tiny'",
     "kernels/intercept.py": "tests/test_free_intercept.py -k intercept_is_best",
     "kernels/binary.py": (
         "tests/test_kernels.py -k 'sweep or gain or zero_row or order or float32 or signs'"
     ),
     "kernels/scaling.py": "tests/test_kernels.py -k multiple",
     "kernels/multiclass.py": "tests/test_multiclass.py -k 'sweep or kernel or certificate'",
-    "kernels/newton.py": "tests/test_newton.py -k 'inner_problem or come_and_go'",
+    "kernels/newton_binary.py": "tests/test_newton.py -k 'inner_problem or come_and_go'",
     "kernels/newton_multiclass.py": "tests/test_multiclass.py -k newton_passes",
-    "kernels/conjugate.py": "tests/test_multiclass.py -k 'system and not threads'",
+    "kernels/class_blocks.py": "tests/test_multiclass.py -k 'system and not threads'",
     "kernels/labels.py": "tests/test_kernels.py -k few_classes",
     "solvers/momentum.py": "tests/test_momentum.py -k 'gap_of_w and hinge'",
     "kernels/duals.py": "tests/test_duals.py",

@@ -1,0 +1,187 @@
+"""What a Newton step of a binary problem computes from the slacks of its rows.
+
+With many threads its passes take a millisecond or less, so they are phases of one kernel that all
+threads stay in; see `dualsweep._team`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .._jit import generic, implements, jit
+from .._team import finish_part, next_part
+from .._typing import Array, NumbaType
+from ..losses.protocol import Loss, gap_share, proximal_dual, row_loss
+from ..rows.functions import is_csr, row_axpy, row_dot, row_outer
+from ..rows.layouts import Rows
+
+# The phases: the first four are in parts of all rows, the last in parts of the picked rows.
+MEASURE, AIM, SLOPE, CHANGED, GRAM = range(5)
+
+# Places in `Phases.numbers`.
+RHO, STEP, T, SETTLED = range(4)
+
+
+class Phases(NamedTuple):
+    """What the phases of a binary problem read and write."""
+
+    rows: Rows
+    members: Array
+    y: Array
+    cost: Array
+    loss: Loss
+    slack: Array
+    along: Array  # how slacks change in a whole step
+    anchor: Array
+    b: Array  # the dual point that slacks and anchor imply
+    scale: Array  # the derivative of b in the slack: 0 for rows that are not free
+    weight: Array  # the weight of each row in the Gram matrix as it is
+    picked: Array  # rows whose weight has changed
+    change: Array  # and by how much
+    span: Array  # the range of `picked` that is added at a time
+    numbers: Array
+    direction: Array
+    weights: Array  # per part: the weights of its b, padded
+    sums: Array  # per part: two sums
+    found: Array  # per part: how many rows it picked
+    halves: Array  # per part: half of a Gram matrix
+
+
+@jit
+def newton_phases(data: Phases, team: Any, looks: int) -> int:
+    """Do parts of phases with other threads; return after `looks` polls that find no part.
+
+    MEASURE is `imply_dual` and the weights of b, AIM the responses to the direction and then
+    `slope`, CHANGED `find_changed`; GRAM adds up the picked rows.
+    """
+    n = data.slack.shape[0]
+    while True:
+        phase, part, count = next_part(team, looks)
+        if phase < 0:
+            return phase
+        rho, t = data.numbers[RHO], data.numbers[T]
+        rows = slice(n * part // count, n * (part + 1) // count)
+        slack, along, anchor = data.slack[rows], data.along[rows], data.anchor[rows]
+        members, y, cost, b = data.members[rows], data.y[rows], data.cost[rows], data.b[rows]
+        if phase == MEASURE:
+            settled, step = data.numbers[SETTLED] != 0.0, data.numbers[STEP]
+            data.sums[part, 0], data.sums[part, 1] = imply_dual(
+                slack, along, step, anchor, settled, cost, data.loss, rho, b, data.scale[rows]
+            )
+            w = data.weights[part, : data.direction.shape[0]]
+            w[:] = 0.0
+            for i in range(members.shape[0]):
+                if b[i] != 0.0:
+                    row_axpy(data.rows, members[i], b[i] * y[i], w)
+        elif phase in (AIM, SLOPE):
+            if phase == AIM:
+                for i in range(members.shape[0]):
+                    along[i] = -y[i] * row_dot(data.rows, members[i], data.direction)
+            data.sums[part, 0], data.sums[part, 1] = slope(
+                slack, along, anchor, cost, data.loss, rho, t
+            )
+        elif phase == CHANGED:
+            data.found[part] = find_changed(
+                data.scale[rows],
+                rho > 0.0,
+                data.weight[rows],
+                n * part // count,
+                data.picked[rows],
+                data.change[rows],
+            )
+        else:
+            _add_picked(data.rows, data, part, count)
+        finish_part(team)
+
+
+@generic
+def _add_picked(rows: Rows, data: Phases, part: int, count: int) -> Any:
+    """Add a part of the picked rows to half of a Gram matrix."""
+
+
+@implements(_add_picked)
+def _add_picked_rows(rows: NumbaType, data: NumbaType, part: NumbaType, count: NumbaType) -> Any:
+    def add_csr(rows, data, part, count):  # type: ignore[no-untyped-def]
+        first, n = data.span[0], data.span[1] - data.span[0]
+        half = data.halves[part]
+        if first == 0:
+            half[:, :] = 0.0
+        for place in range(first + n * part // count, first + n * (part + 1) // count):
+            row_outer(rows, data.members[data.picked[place]], data.change[place], half)
+
+    def leave_dense(rows, data, part, count):  # type: ignore[no-untyped-def]
+        pass  # they are matrix products
+
+    return add_csr if is_csr(rows) else leave_dense
+
+
+@jit
+def imply_dual(
+    slack: Array,
+    along: Array,
+    step: float,
+    anchor: Array,
+    settled: bool,
+    cost: Array,
+    loss: Loss,
+    rho: float,
+    b: Array,
+    scale: Array,
+) -> tuple[float, float]:
+    """Take a step, ``slack += step along``, then fill in the dual point that slacks imply.
+
+    That is b of ``slack + rho anchor`` (`proximal_dual`), and `scale`, its derivative in the slack.
+    If the inner problem was `settled`, b becomes the anchor before. Returns the sum of the losses,
+    and that of their excess over what b proves.
+    """
+    losses = 0.0
+    excess = 0.0
+    for t in range(slack.shape[0]):
+        if settled:
+            anchor[t] = b[t]
+        if step != 0.0:
+            slack[t] += step * along[t]
+        b[t], scale[t] = proximal_dual(loss, cost[t], slack[t] + rho * anchor[t], rho)
+        losses += row_loss(loss, cost[t], slack[t])
+        excess += gap_share(loss, cost[t], b[t], slack[t])
+    return losses, excess
+
+
+@jit
+def slope(
+    slack: Array, along: Array, anchor: Array, cost: Array, loss: Loss, rho: float, t: float
+) -> tuple[float, float]:
+    """Return ``sum_i b_i q_i`` and its derivative in t.
+
+    q is `along`, how slacks change in a whole step; b is the dual point at ``slack + t q``.
+    """
+    total = 0.0
+    curvature = 0.0
+    for i in range(slack.shape[0]):
+        q = along[i]
+        b, scale = proximal_dual(loss, cost[i], (slack[i] + t * q) + rho * anchor[i], rho)
+        total += b * q
+        curvature += scale * q * q
+    return total, curvature
+
+
+@jit
+def find_changed(
+    scale: Array, common: bool, weight: Array, first: int, picked: Array, change: Array
+) -> int:
+    """Fill in the rows whose weight in the Gram matrix changes, and by how much; count them.
+
+    Rows count from `first`. The weight of a free row is its `scale`, or 1 if all have a `common`
+    one, which the matrix is multiplied by. `weight` is brought up to date.
+    """
+    n = 0
+    for t in range(scale.shape[0]):
+        now = scale[t]
+        if common and now != 0.0:
+            now = 1.0
+        if now != weight[t]:
+            picked[n] = first + t
+            change[n] = now - weight[t]
+            weight[t] = now
+            n += 1
+    return n

@@ -1,0 +1,51 @@
+"""Losses: what a row costs, as a type that kernels and devices know how to compute with.
+
+`protocol` says what a loss is, `box` has those of support vector machines. To add one, write a
+module like `box`, and its name below.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import inf
+
+from .arrays import ArrayLoss, of_numpy, on_arrays
+from .box import Box
+from .protocol import Loss, row_loss
+
+__all__ = [
+    "LOSSES",
+    "REGRESSION_LOSSES",
+    "ArrayLoss",
+    "Box",
+    "Loss",
+    "loss_at",
+    "loss_named",
+    "of_numpy",
+    "on_arrays",
+]
+
+LOSSES: dict[str, Loss] = {
+    "hinge": Box(lower=0.0, upper=1.0, diag=0.0),  # max(0, 1 - z)
+    "squared_hinge": Box(lower=0.0, upper=inf, diag=0.5),  # max(0, 1 - z)^2
+    "squared": Box(lower=-inf, upper=inf, diag=0.5),  # (1 - z)^2
+}
+
+# Of the distance s of a prediction from its target.
+REGRESSION_LOSSES: dict[str, Box] = {
+    "epsilon_insensitive": Box(lower=-1.0, upper=1.0, diag=0.0),  # max(0, |s| - epsilon)
+    "squared_epsilon_insensitive": Box(lower=-inf, upper=inf, diag=0.5),  # its square
+}
+
+
+def loss_named(name: str, epsilon: float = 0.0) -> Loss:
+    """Return a loss; epsilon is the tube of regression."""
+    if name in LOSSES:
+        return LOSSES[name]
+    return REGRESSION_LOSSES[name]._replace(kink=float(epsilon))
+
+
+@lru_cache
+def loss_at(slack: float, loss: Loss) -> float:
+    """Return what a row with this slack and a cost of 1 loses."""
+    return float(row_loss(loss, 1.0, slack))

@@ -1,0 +1,221 @@
+"""The slacks of a binary problem, whose passes are phases of one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .._symmetric import add_lower
+from .._team import Team
+from .._typing import Array
+from ..kernels.newton_binary import (
+    AIM,
+    CHANGED,
+    GRAM,
+    MEASURE,
+    RHO,
+    SETTLED,
+    SLOPE,
+    STEP,
+    Phases,
+    T,
+    imply_dual,
+    newton_phases,
+    slope,
+)
+from ..problems.binary import BinaryProblem
+from ..rows.dense import DensePasses
+from ..rows.passes import PAIRS_PER_CALL, SMALL_SUMS
+from .slacks import Slacks, part_of, slacks_of
+from .tuning import DIRECT
+
+# Parts of a Gram matrix that threads add up inside the kernel, and rows that each has at least.
+# Where these parts would take too much memory, Gram matrices are added up by passes.
+GRAM_PARTS, PICKED_ROWS = 32, 256
+
+# Pad to two cache lines, to avoid false sharing.
+PADDING = 16
+
+
+class BinarySlacks(Slacks):
+    """The slacks of a binary problem; for the parameters see `Slacks`.
+
+    A pass over a few million entries takes a millisecond with many threads, and Python would take
+    another to hand it over: passes are phases that a team of threads does. Where several problems
+    have passes in common, each is the work of one thread (`imply_together` and `aim_together`).
+    """
+
+    tuning = DIRECT
+
+    def __init__(
+        self, problem: BinaryProblem, w: Array, alpha: Array, stop: Callable[[], bool]
+    ) -> None:
+        self.loss = problem.loss
+        self.y = part_of(problem.y, problem.candidates)
+        self.scale = np.empty(len(self.y))  # the derivative of b in the slack
+        self.gram: Array | None = None  # of the free rows, with these weights
+        self.exact = False
+        self.weight = np.zeros(len(self.y))
+        super().__init__(problem, w, alpha, stop)
+        # How many parts there are, and how many where each adds to weights of its own.
+        self.parts, self.adding = self.passes.count_fine_parts(len(self.y))
+
+    def attach(self, problem: Any) -> None:
+        """Take the rows, as a problem."""
+        super().attach(problem)
+        self.workers = self.passes.workers  # of the team
+        self.phases: Phases | None = None
+        self.team: Any = None
+
+    def detach(self) -> None:
+        """Let go of the rows, and of a Gram matrix as large as many of them."""
+        super().detach()
+        self.phases = self.team = self.gram = None
+
+    def first_slack(self) -> Array:
+        return self.problem.slack_at_zero()  # type: ignore[no-any-return]
+
+    def change(self, part: slice, scores: Array) -> Array:
+        return -self.y[part] * scores  # type: ignore[no-any-return]
+
+    def measure(self, rho: float, step: float, settled: bool) -> tuple[Array, Array]:
+        how = {RHO: rho, STEP: step, SETTLED: settled}
+        phases = self._do(MEASURE, self.adding, how)
+        weights = phases.weights[:, : self.passes.n_weights].sum(axis=0)
+        return weights, phases.sums[: self.adding].sum(axis=0)
+
+    def imply(self, rho: float, step: float, settled: bool, coef: Array) -> Array:
+        """Do what `measure` does on one thread, but fill in coefficients instead of the weights."""
+        sums = imply_dual(
+            slack=self.slack,
+            along=self.along,
+            step=step,
+            anchor=self.anchor,
+            settled=settled,
+            cost=self.cost,
+            loss=self.loss,
+            rho=rho,
+            b=self.b,
+            scale=self.scale,
+        )
+        np.multiply(self.b, self.y, out=coef)
+        return np.array(sums)
+
+    def aim(self, p: Array, rho: float, t: float) -> Array:
+        return self._do(AIM, self.parts, {RHO: rho, T: t}, p).sums.sum(axis=0)  # type: ignore[no-any-return]
+
+    def aim_by_scores(self, scores: Array, rho: float, t: float) -> Array:
+        """Do what `aim` does on one thread, from the responses to p."""
+        np.multiply(-self.y, scores, out=self.along)
+        return self.slope_alone(rho, t)
+
+    def slope(self, rho: float, t: float) -> Array:
+        return self._do(SLOPE, self.parts, {RHO: rho, T: t}).sums.sum(axis=0)  # type: ignore[no-any-return]
+
+    def slope_alone(self, rho: float, t: float) -> Array:
+        """Return `slope`, computed on one thread."""
+        return np.array(slope(self.slack, self.along, self.anchor, self.cost, self.loss, rho, t))
+
+    def duals(self) -> Array:
+        if self.team is not None:
+            self.team.dismiss()  # a certificate's passes come next
+        return super().duals()  # type: ignore[no-any-return]
+
+    def hessian(self, rho: float, exact: bool) -> tuple[Array | None, float]:
+        # From that of the step before, where the weights of few rows have changed since.
+        if exact and not self.exact:
+            self.gram, self.exact = None, True
+        phases, n_picked = self._pick_changed(rho)
+        if self.gram is None or n_picked >= np.count_nonzero(self.weight):
+            self.gram = np.zeros((self.passes.n_weights, self.passes.n_weights))
+            free = np.flatnonzero(self.weight)
+            n_picked = len(free)
+            phases.picked[:n_picked], phases.change[:n_picked] = free, self.weight[free]
+        gram, add = self.gram, self._add_picked if len(phases.halves) else self._pass_picked
+        if not add(phases, n_picked, gram):
+            self.gram = None
+            return None, 1.0
+        return gram, 1.0 / rho if rho > 0.0 else 1.0
+
+    def _pick_changed(self, rho: float) -> tuple[Phases, int]:
+        """Pick the rows whose weight in the Gram matrix has changed; count them."""
+        phases, total = self._do(CHANGED, self.parts, {RHO: rho}), 0
+        for part, count in enumerate(phases.found.tolist()):
+            first = len(phases.picked) * part // self.parts
+            for array in (phases.picked, phases.change):
+                array[total : total + count] = array[first : first + count]
+            total += count
+        return phases, total
+
+    def _add_picked(self, phases: Phases, n_picked: int, gram: Array) -> bool:
+        """Add picked rows to the Gram matrix inside the kernel; return False if told to stop."""
+        count = max(min(len(phases.halves), n_picked // PICKED_ROWS), 1)
+        at_once = max(int(count * PAIRS_PER_CALL / self.passes.per_row**2), 1)
+        for first in range(0, max(n_picked, 1), at_once):
+            phases.span[:] = first, min(first + at_once, n_picked)
+            self._do(GRAM, count, {})
+            if self.stop():
+                return False
+        half = phases.halves[:count].sum(axis=0)
+        add_lower(half + half.T, 1.0, gram)
+        return True
+
+    def _pass_picked(self, phases: Phases, n_picked: int, gram: Array) -> bool:
+        """Do what `_add_picked` does by a pass, for dense rows and many features."""
+        self.team.dismiss()
+        rows, change = self.members[phases.picked[:n_picked]], phases.change[:n_picked]
+        return self.passes.add_gram(rows, change, gram, self.stop, self.exact)
+
+    def product(self, v: Array, rho: float) -> Array:
+        free = np.flatnonzero(self.scale)
+        scale, members = self.scale[free], self.members[free]
+        out = np.zeros(self.passes.n_weights)
+        self.passes.add_product(members, v, lambda some, scores: scale[some] * scores, out)
+        return out
+
+    def _do(
+        self, phase: int, count: int, numbers: dict[int, float], direction: Array | None = None
+    ) -> Phases:
+        """Let the team do a phase of `count` parts; return what it has written."""
+        if self.phases is None:
+            self.phases = self._new_phases()
+            self.team = Team(self.workers, partial(newton_phases, self.phases))
+        for place, number in numbers.items():
+            self.phases.numbers[place] = number
+        if direction is not None:
+            self.phases.direction[:] = direction
+        self.team.do(phase, count)
+        return self.phases
+
+    def _new_phases(self) -> Phases:
+        n, d = len(self.members), self.passes.n_weights
+        dense = isinstance(self.passes, DensePasses)
+        halves = 0 if dense or GRAM_PARTS * d**2 > SMALL_SUMS else GRAM_PARTS
+        return Phases(
+            rows=self.passes.rows,
+            members=self.members,
+            y=self.y,
+            cost=self.cost,
+            loss=self.loss,
+            slack=self.slack,
+            along=self.along,
+            anchor=self.anchor,
+            b=self.b,
+            scale=self.scale,
+            weight=self.weight,
+            picked=np.empty(n, np.int64),
+            change=np.empty(n),
+            span=np.zeros(2, np.int64),
+            numbers=np.zeros(4),
+            direction=np.zeros(d),
+            weights=np.empty((self.adding, -(-d // PADDING) * PADDING)),
+            sums=np.empty((self.parts, 2)),
+            found=np.empty(self.parts, np.int64),
+            halves=np.empty((halves, d, d)),
+        )
+
+
+slacks_of.register(BinaryProblem, BinarySlacks)

@@ -1,0 +1,241 @@
+"""Newton's method for one problem or several at once; see `dualsweep.newton`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .._typing import Array, DeviceArray
+from ..kernels.certificate import relative
+from ..problems.run import Run
+from .backend import Backend, StartOverError
+from .gradients import conjugate_gradients
+
+# A direction that is not finite ends the method. (Each thread has settings of its own.)
+silent = np.errstate(over="ignore", invalid="ignore", divide="ignore")
+
+
+@silent
+def newton(backend: Backend, runs: Sequence[Run]) -> Array:
+    """Take Newton steps until each run is over or gets stuck.
+
+    Parameters
+    ----------
+    backend : Backend
+        The rows, for as many problems as there are runs.
+    runs : sequence of Run
+        Limits, certificates and history of each problem.
+
+    Returns
+    -------
+    array
+        The penalty rho that each problem ended with.
+    """
+    iterate = Iterate(backend, runs)
+    while True:
+        try:
+            iterate.go()
+            return iterate.last_rho
+        except StartOverError:
+            iterate.begin()
+
+
+class Iterate:
+    """The weights w of some problems, the gaps they leave, and how they move on."""
+
+    def __init__(self, backend: Backend, runs: Sequence[Run]) -> None:
+        self.backend = backend
+        self.runs = np.array(runs, dtype=object)
+        self.numbers = np.arange(len(runs))  # of the problems that are left
+        self.last_rho = np.zeros(len(runs))
+        self.steps = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Start from the runs' weights and dual variables."""
+        self.w, self.rho = self.backend.begin()
+        self.tuning = self.backend.tuning
+        n = len(self.runs)
+        self.step, self.settled = np.zeros(n), np.zeros(n, bool)  # since slacks were last measured
+        self.tried = np.full(n, np.inf)  # what was near enough for an attempt that failed
+        self.stuck, self.fresh = np.zeros((2, n), bool)  # fresh: adopted since the last step
+        self.by_factors = np.full(n, self.backend.direct_worth == 0.0)
+
+    def go(self) -> None:
+        """Step until all problems are over or stuck; adopt what the last steps led to."""
+        while self.steps < self.tuning.max_steps and not self.poll():
+            self.measure()
+            self.try_certificates()
+            going = ~(self.over | self.stuck)
+            if not going.any():
+                break
+            if going.sum() <= self.tuning.leave * len(going) and not going.all():
+                self.adopt(~self.over & self.stuck & ~self.fresh)
+                self.keep(going)
+                going = going[going]
+            settled = self.is_settled & going
+            if settled.any():
+                self.settled = settled
+                self.rho = np.where(settled, self.rho / self.tuning.rho_factor, self.rho)
+                self.measure()
+            moved = self.move(going)
+            self.stuck |= going & ~moved
+            self.tick(moved)
+        if not self.fresh[~self.converged].all():
+            self.measure()
+            self.adopt(~self.converged & ~self.fresh)
+        self.last_rho[self.numbers] = self.rho
+
+    def poll(self) -> bool:
+        """Return whether to stop at once."""
+        stops = [run.poll() for run in self.runs]
+        return all(stops)
+
+    @property
+    def over(self) -> Array:
+        """Which problems need no more steps, or may take none."""
+        return np.array([run.over for run in self.runs])
+
+    @property
+    def converged(self) -> Array:
+        """Which problems are solved."""
+        return np.array([run.converged for run in self.runs])
+
+    def measure(self) -> None:
+        """Compute b, the gradient, and the gaps they prove."""
+        found = self.backend.measure(self.w, self.rho, self.step, self.settled)
+        self.step, self.settled = np.zeros_like(self.step), np.zeros_like(self.settled)
+        self.gradient, self.inner_gap = found.gradient, found.inner_gap
+        self.primal = 0.5 * found.size + found.losses
+        self.gap = self.inner_gap + np.maximum(found.excess, 0.0)
+
+    def try_certificates(self) -> None:
+        """Certify the points that seem to be good enough, unless an attempt has just failed."""
+        near = self.inner_gap if self.backend.weights_of_b else self.gap
+        tol = np.array([run.tol for run in self.runs])
+        ready = (self.gap <= self.tuning.try_at * tol * self.primal) & ~self.over
+        ready &= near < self.tuning.retry * self.tried
+        self.tried[ready] = near[ready]
+        self.adopt(ready)
+
+    def adopt(self, chosen: Array) -> None:
+        """Certify the dual points of some problems; their runs keep what is better."""
+        if chosen.any():
+            self.backend.adopt(self.w, self.rho, np.flatnonzero(chosen))
+            self.fresh |= chosen
+
+    @property
+    def at_last_anchor(self) -> Array:
+        """Where the solution of the inner problem proves enough."""
+        tol = np.array([run.tol for run in self.runs])
+        return self.gap - self.inner_gap <= self.tuning.last_anchor * tol * self.primal
+
+    @property
+    def is_settled(self) -> Array:
+        """Where the inner problem is solved well enough for the next anchor."""
+        enough = self.inner_gap <= self.tuning.inner_gap * self.gap
+        return (self.rho > 0.0) & enough & ~self.at_last_anchor
+
+    def keep(self, going: Array) -> None:
+        """Let the other problems go."""
+        self.last_rho[self.numbers] = self.rho
+        stay = np.flatnonzero(going)
+        self.backend.keep(stay)
+        self.w, self.gradient = (
+            self.backend.take(each, stay, 1) for each in (self.w, self.gradient)
+        )
+        for name in PER_PROBLEM:
+            setattr(self, name, getattr(self, name)[stay])
+
+    def move(self, going: Array) -> Array:
+        """Take a step of the problems that are going; return which of them it led anywhere."""
+        p = self.direction(going)
+        wp, pp, first = self.backend.along(self.w, p, self.gradient)
+        todo = going & np.isfinite(pp) & (first < 0.0)
+        if not todo.any():
+            return todo
+        slopes = self.backend.aim(p, self.rho)
+        products = np.array([wp, pp, first])
+
+        def search(part: slice) -> Array:
+            return self.line_search(todo[part], products[:, part], slopes[:, part], part)
+
+        if self.backend.apart:
+            parts = [slice(j, j + 1) for j in range(len(todo))]
+            t = np.concatenate(self.backend.map(lambda j: search(parts[j]), range(len(todo))))
+        else:
+            t = search(slice(0, len(todo)))
+        self.w = self.backend.move(self.w, p, t)
+        self.step = t
+        return t > 0.0
+
+    def direction(self, going: Array) -> DeviceArray:
+        """Return ``-Hessian^-1 gradient`` of the problems that are going, or about that."""
+        backend, p = self.backend, None
+        iterative = going & ~self.by_factors
+        if iterative.any():
+            left = np.where(self.at_last_anchor, self.tuning.forcing_last, self.tuning.forcing)
+            most = min(self.tuning.cg_steps, max(backend.direct_worth, 1.0))
+            hessian = backend.hessian(self.rho)
+            try:
+                with backend.roughly():
+                    p, short = conjugate_gradients(
+                        hessian, self.gradient, iterative, left, most, self.tuning, self.poll
+                    )
+            finally:
+                hessian.close()
+            if np.isfinite(backend.direct_worth):
+                self.by_factors |= short
+        wanted = going & self.by_factors & ~iterative
+        if wanted.any():
+            direct = backend.direct(self.gradient, self.rho, wanted)
+            p = direct if p is None else p + direct
+        return p
+
+    @silent
+    def line_search(self, todo: Array, products: Array, slopes: Array, part: slice) -> Array:
+        """Return t > 0 with ``phi'(t)`` near 0, or 0; phi' is increasing and piecewise linear."""
+        wp, pp, first = products
+        todo, enough = todo.copy(), self.tuning.line_search * np.abs(first)
+        t, low, high = np.where(todo, 1.0, 0.0), np.zeros_like(wp), np.full_like(wp, np.inf)
+        for _ in range(self.tuning.line_steps):
+            total, curvature = slopes
+            value, curvature = wp + t * pp + total, pp + curvature
+            todo &= ~(np.abs(value) <= enough)
+            if not todo.any():
+                return t
+            low, high = np.where(value < 0.0, t, low), np.where(value < 0.0, high, t)
+            better = np.where(curvature > 0.0, t - value / curvature, np.nan)
+            middle = np.where(high < np.inf, 0.5 * (low + high), 2.0 * low)
+            better = np.where((low < better) & (better < high), better, middle)
+            t = np.where(todo, better, t)
+            slopes = self.backend.slope(t, self.rho[part], part)
+        return np.where(todo, low, t)
+
+    def tick(self, moved: Array) -> None:
+        """Count a step of the problems that took one."""
+        self.steps += 1
+        self.fresh &= ~moved
+        for j in np.flatnonzero(moved).tolist():
+            run: Any = self.runs[j]
+            run.n_newton += 1
+            gap = relative(float(self.gap[j]), float(self.primal[j]))
+            run.tick(gap, self.backend.column(self.w, j))
+
+
+PER_PROBLEM = (
+    "runs",
+    "numbers",
+    "rho",
+    "step",
+    "settled",
+    "tried",
+    "stuck",
+    "fresh",
+    "by_factors",
+    "inner_gap",
+    "primal",
+    "gap",
+)

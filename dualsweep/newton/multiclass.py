@@ -1,0 +1,298 @@
+"""The slacks of a Crammer-Singer or Weston-Watkins problem: tables of rows and classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .._symmetric import add_lower, regular_cholesky
+from .._team import Team
+from .._typing import Array
+from ..kernels.class_blocks import PRODUCT, SOLVE, SUM, ClassPhases, class_phases
+from ..kernels.newton_multiclass import (
+    add_curvature,
+    aim_multiclass,
+    curvature_diagonal,
+    curvature_factors,
+    implied_dual_multiclass,
+    slope_multiclass,
+)
+from ..problems.multiclass import MulticlassProblem
+from ..rows.passes import LIGHT_ROWS
+from .backend import Hessian
+from .slacks import Slacks, part_of, slacks_of
+from .tuning import BLOCKS, BLOCKS_WORTH, DIRECT_WEIGHTS, MULTICLASS
+
+# Tables of rows and classes that Newton steps have, and numbers that do not matter, 128 MB.
+TABLES, SMALL = 6, 1 << 24
+
+# Rows per weight, about, that are enough to precondition with.
+SAMPLE = 3
+
+# Rows that a part of a Hessian product has at least.
+CURVED_ROWS = 125
+
+
+def has_blocks(problem: MulticlassProblem) -> bool:
+    """Return whether the Hessian has blocks of single classes that are small enough to factorise.
+
+    All factors together are to take no more memory than X does.
+    """
+    d = problem.passes.n_weights
+    few = problem.n_classes * d**2 <= max(problem.passes.n_stored, SMALL)
+    return d <= DIRECT_WEIGHTS and few
+
+
+def has_room(problem: MulticlassProblem) -> bool:
+    """Return whether slacks and dual variables of all rows and classes take at most X's memory."""
+    numbers = TABLES * problem.n_rows * problem.n_classes
+    return numbers <= max(problem.passes.n_stored, SMALL)
+
+
+class MulticlassSlacks(Slacks):
+    """The slacks of a problem of many classes; for the parameters see `Slacks`."""
+
+    def __init__(
+        self, problem: MulticlassProblem, w: Array, alpha: Any, stop: Callable[[], bool]
+    ) -> None:
+        self.joint, self.n_classes = problem.joint, problem.n_classes
+        self.y = part_of(problem.y, problem.candidates)
+        super().__init__(problem, w, alpha, stop)
+        self.light = max(LIGHT_ROWS // self.n_classes, 1)
+        self.u = np.empty_like(self.slack)  # what b is the projection of
+        self.free = np.empty(self.slack.shape, bool)  # which dual variables move with their slacks
+        self.bound = np.empty(len(self.y), bool)  # whether their sum does not
+        self.curved: Any = None  # the rows with free dual variables, once they are known
+        self.in_blocks = w.size > DIRECT_WEIGHTS and has_blocks(problem)
+        self.tuning = BLOCKS if self.in_blocks else MULTICLASS
+        self.factors: Array | None = None  # of the Hessian's blocks of single classes
+        self.cg_steps = 0  # that the latest direction took with them
+
+    def first_slack(self) -> Array:
+        return (np.arange(self.n_classes) != self.y[:, None]).astype(np.float64)
+
+    def change(self, part: slice, scores: Array) -> Array:
+        return scores - np.take_along_axis(scores, self.y[part, None], axis=1)
+
+    def measure(self, rho: float, step: float, settled: bool) -> tuple[Array, Array]:
+        if settled:  # b is filled anew
+            self.anchor, self.b = self.b, self.anchor
+        self.curved = None
+        sums: dict[int, Any] = {}  # by first row: added up in order, whoever made them
+        weights = self.problem.zero_weights()
+
+        def coef(part: slice) -> Array:
+            made = np.empty((part.stop - part.start, self.n_classes))
+            sums[part.start] = implied_dual_multiclass(
+                slack=self.slack[part],
+                along=self.along[part],
+                step=step,
+                anchor=self.anchor[part],
+                y=self.y[part],
+                cost=self.cost[part],
+                joint=self.joint,
+                rho=rho,
+                u=self.u[part],
+                b=self.b[part],
+                free=self.free[part],
+                bound=self.bound[part],
+                signed=made,
+            )
+            return made
+
+        self.passes.add_weighted(self.members, coef, weights)
+        in_order = [sums[first] for first in sorted(sums)]
+        return weights, np.array(in_order).reshape(-1, 2).sum(axis=0)
+
+    def aim(self, p: Array, rho: float, t: float) -> Array:
+        def look(part: slice, scores: Array, totals: Array) -> None:
+            totals += aim_multiclass(
+                scores=scores,
+                y=self.y[part],
+                u=self.u[part],
+                cost=self.cost[part],
+                joint=self.joint,
+                rho=rho,
+                t=t,
+                q=self.along[part],
+                v=np.empty(self.n_classes),
+            )
+
+        return self.passes.scan(self.members, p, look, 2)  # type: ignore[no-any-return]
+
+    def slope(self, rho: float, t: float) -> Array:
+        def slope_of(part: slice) -> Array:
+            sums = slope_multiclass(
+                u=self.u[part],
+                q=self.along[part],
+                y=self.y[part],
+                cost=self.cost[part],
+                joint=self.joint,
+                rho=rho,
+                t=t,
+                v=np.empty(self.n_classes),
+            )
+            return np.array(sums)
+
+        return self.passes.sum(slope_of, len(self.members), part_rows=self.light)  # type: ignore[no-any-return]
+
+    def curved_rows(self) -> tuple[Array, Array, Array, Array]:
+        """Return the rows with free dual variables, their classes, and their `free` and `bound`.
+
+        A single free one does not move if the sum of the row is at its bound.
+        """
+        if self.curved is None:
+            rows = np.concatenate(self.passes.each(self._curved_of, len(self.y), self.light))
+            self.curved = rows, self.y[rows], self.free[rows], self.bound[rows]
+        return self.curved  # type: ignore[no-any-return]
+
+    def _curved_of(self, part: slice) -> Array:
+        numbers = np.count_nonzero(self.free[part], axis=1)
+        return part.start + np.flatnonzero(numbers > self.bound[part])
+
+    def hessian(self, rho: float, exact: bool) -> tuple[Array | None, float]:
+        k = self.n_classes
+        rows, y, free, bound = self.curved_rows()
+
+        def factors(some: slice) -> tuple[Array, Array, Array]:
+            n = some.stop - some.start
+            counts, classes = np.empty(n, np.int64), np.empty((n, k), np.int64)
+            M = np.empty((n, k, k))
+            curvature_factors(y[some], free[some], bound[some], rho, counts, classes, M)
+            return counts, classes, M
+
+        return self.passes.gram_many(self.members[rows], factors, k, self.stop), 1.0
+
+    def product(self, v: Array, rho: float) -> Array:
+        rows, y, free, bound = self.curved_rows()
+        members, k, narrow = self.members[rows], self.n_classes, self.passes.rows.data.dtype
+        V = v.astype(narrow, order=self.passes.order)  # the direction need not be exact
+
+        def add(part: slice, W: Array) -> None:
+            add_curvature(
+                rows=self.passes.rows,
+                members=members[part],
+                y=y[part],
+                free=free[part],
+                bound=bound[part],
+                rho=rho,
+                V=V,
+                out=W,
+                classes=np.empty(k, np.int64),
+                scratch=np.empty((2, k)),
+            )
+
+        out: Array = self.problem.zero_weights()
+        self.passes.add_parts(add, len(members), out, CURVED_ROWS)
+        return out
+
+    def preconditioned(self, rho: float) -> Hessian | None:
+        if not self.in_blocks:
+            return None
+        if self.factors is None or self.cg_steps >= BLOCKS_WORTH:
+            self._factorise(rho)
+        self.cg_steps = 0
+        return BlockHessian(self, rho)
+
+    def _factorise(self, rho: float) -> None:
+        """Make factors of about the Hessian's blocks of one class each.
+
+        To precondition with them, some of many rows stand for all, and float32 is enough.
+        """
+        rows, y, free, bound = self.curved_rows()
+        diagonal, d = np.empty(free.shape), self.passes.n_weights
+        curvature_diagonal(y, free, bound, rho, diagonal)
+        if self.factors is None:
+            self.factors = np.empty((self.n_classes, d, d), np.float32)
+        factors = self.factors
+
+        def factorise(m: int) -> None:
+            own = np.flatnonzero(diagonal[:, m])
+            every = max(len(own) // (SAMPLE * d), 1)
+            own = own[::every]
+            members, scale = self.members[rows[own]], every * diagonal[own, m]
+            for exact in (False, True):
+                gram, factor = np.zeros((d, d)), None
+                if self.passes.add_gram(members, scale, gram, self.stop, exact):
+                    factor = regular_cholesky(gram)
+                if factor is not None or self.stop():
+                    break
+            factors[m] = 0.0
+            add_lower(np.eye(d) if factor is None else factor, 1.0, factors[m])
+
+        self.passes.workers.map(factorise, range(self.n_classes))
+
+
+class BlockHessian(Hessian):
+    """The Hessian of many classes, preconditioned by its blocks of single classes.
+
+    Arrays of all weights are Fortran-ordered: the weights of a class are side by side.
+    """
+
+    def __init__(self, slacks: MulticlassSlacks, rho: float) -> None:
+        rows, y, free, bound = slacks.curved_rows()
+        passes, k, factors = slacks.passes, slacks.n_classes, slacks.factors
+        assert factors is not None
+        d = passes.n_weights
+        parts = passes.parts_to_add(len(rows), d * k, CURVED_ROWS)
+        n, flat = len(parts), np.empty((len(parts), d * k))
+        by_class = flat.reshape(n, k, d).transpose(0, 2, 1)
+        direction, product, residual, solved = np.zeros((4, k, d))
+        self.slacks, self.n_parts = slacks, n
+        self.phases = ClassPhases(
+            rows=passes.rows,
+            members=slacks.members[rows],
+            y=y,
+            free=free,
+            bound=bound,
+            rho=rho,
+            bounds=np.array([0, *(part.stop for part in parts)]),
+            factors=factors,
+            direction=direction,
+            product=product,
+            residual=residual,
+            solved=solved,
+            V=np.empty((d, k), passes.rows.data.dtype, passes.order),
+            sums=flat.reshape(n, d, k) if passes.order == "C" else by_class,
+            flat=flat,
+            classes=np.empty((n, k), np.int64),
+            scratch=np.empty((n, 2, k)),
+        )
+        self.team = Team(passes.workers, partial(class_phases, self.phases))
+
+    def product(self, p: Array) -> Array:
+        """Return the Hessian, its identity included, times p."""
+        self.slacks.cg_steps += 1
+        self.phases.direction[...] = p.T
+        self.phases.V[...] = p
+        self.team.do(PRODUCT, self.n_parts)
+        self.team.do(SUM, len(self.phases.product))
+        return self.phases.product.T.copy("F")
+
+    def precondition(self, residual: Array) -> Array:
+        """Solve with the blocks.
+
+        The weights of all classes add up to 0 in every gradient: only their differences count in
+        losses. A block knows of no other class and breaks that constraint; project back.
+        """
+        self.phases.residual[...] = residual.T
+        self.team.do(SOLVE, len(self.phases.solved))
+        return (self.phases.solved - self.phases.solved.mean(axis=0)).T
+
+    def rounded(self, gradient: Array) -> Array:
+        """Return the gradient in the order of the other arrays."""
+        return np.asfortranarray(gradient)
+
+    def dots(self, A: Array, B: Array) -> Array:
+        """Return the dot product."""
+        return np.array([A.ravel("F") @ B.ravel("F")])
+
+    def close(self) -> None:
+        """Let go of the threads."""
+        self.team.dismiss()
+
+
+slacks_of.register(MulticlassProblem, MulticlassSlacks)

@@ -1,0 +1,113 @@
+"""The slacks of rows in memory, of one problem, and the dual point they imply."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from .._typing import Array
+from ..rows.passes import Passes
+from .backend import Hessian
+from .tuning import Tuning
+
+
+class Slacks(ABC):
+    """The slacks of some rows, their anchor, and the dual point b that they imply.
+
+    All that methods do with the rows are passes, and what they return is summed over the rows: so
+    rows may be in several places.
+
+    Parameters
+    ----------
+    problem : BinaryProblem or MulticlassProblem
+        The rows, with labels and costs.
+    w : array
+        The weights to compute slacks of.
+    alpha : array or SlottedDuals
+        Dual variables: the first anchor.
+    stop : callable
+        Returns whether to stop at once.
+    """
+
+    tuning: Tuning
+    passes: Passes
+
+    def __init__(self, problem: Any, w: Array, alpha: Any, stop: Callable[[], bool]) -> None:
+        self.stop = stop
+        self.attach(problem)
+        self.members = problem.candidates
+        self.cost = part_of(problem.cost, self.members)
+        self.anchor = problem.duals_of(alpha, self.members)
+        self.slack = self.first_slack()
+        self.along = np.zeros_like(self.slack)  # how slacks change in a whole step
+        self.passes.scan(self.members, w, self._start, 0)
+        self.b = np.empty_like(self.slack)
+
+    def attach(self, problem: Any) -> None:
+        """Take the rows, as a problem."""
+        self.problem, self.passes = problem, problem.passes
+
+    def detach(self) -> None:
+        """Let go of the rows until they are needed again."""
+        del self.problem, self.passes
+
+    @abstractmethod
+    def first_slack(self) -> Array:
+        """Return the slacks of w = 0, in an array of their own."""
+
+    @abstractmethod
+    def change(self, part: slice, scores: Array) -> Array:
+        """Return how the slacks of a part change, from its responses."""
+
+    @abstractmethod
+    def measure(self, rho: float, step: float, settled: bool) -> tuple[Array, Array]:
+        """Take a step, then compute b; return its weights, the losses, and what b fails to prove.
+
+        If the inner problem was settled, b becomes the anchor before that.
+        """
+
+    @abstractmethod
+    def aim(self, p: Array, rho: float, t: float) -> Array:
+        """Let p be a whole step; return `slope`."""
+
+    @abstractmethod
+    def slope(self, rho: float, t: float) -> Array:
+        """Return ``sum_i b_i q_i`` where slacks have changed by t q, and its derivative in t."""
+
+    @abstractmethod
+    def hessian(self, rho: float, exact: bool) -> tuple[Array | None, float]:
+        """Return a matrix, not to be changed, and a factor: the Hessian without its ridge.
+
+        The lower half of the matrix counts; it is None if told to stop. Rows in float32 may be
+        multiplied so, unless it has to be `exact`.
+        """
+
+    @abstractmethod
+    def product(self, v: Array, rho: float) -> Array:
+        """Return the Hessian, without its ridge, times v."""
+
+    def preconditioned(self, rho: float) -> Hessian | None:
+        """Return the Hessian with a preconditioner of its own, if there is one."""
+        return None
+
+    def duals(self) -> Any:
+        """Return b as dual variables of the problem."""
+        return self.problem.alpha_of(self.members, self.b)
+
+    def _start(self, part: slice, scores: Array, totals: Array) -> None:
+        self.slack[part] += self.change(part, scores)
+
+
+def part_of(array: Array, members: Array) -> Array:
+    """Return the numbers of some rows, not to be changed: if it is all rows, nothing is copied."""
+    return array if len(members) == len(array) else array[members]
+
+
+@singledispatch
+def slacks_of(problem: Any, w: Array, alpha: Any, stop: Callable[[], bool]) -> Slacks:
+    """Return the slacks of w, with dual variables as the first anchor."""
+    raise TypeError(f"Newton's method has no slacks of a {type(problem).__name__}.")

@@ -1,0 +1,1 @@
+"""Rows in blocks on disk, read again and again where they do not fit into memory."""

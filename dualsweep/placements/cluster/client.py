@@ -1,0 +1,304 @@
+"""The client's side: partitions and where they are, questions to all of them, and lost workers.
+
+Partitions are held by the workers that compute them, and an actor on each such worker answers for
+those it holds. Questions go to actors without a task: on a local cluster of four workers a task
+for each takes some 25 ms, asking four actors 5 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from threading import RLock
+from time import monotonic, sleep
+from typing import Any
+from uuid import uuid4
+
+import dask
+import numpy as np
+from distributed import CancelledError, Client, Future, wait
+from distributed.actor import ProxyRPC
+from distributed.protocol import to_serialize
+from distributed.scheduler import KilledWorker
+
+from .collections import Lazy
+from .partitions import Question
+from .worker import Answer, Assignment, PartitionActor, add, forget, hold, signed_duals
+
+LOOK_AFTER = 1.0  # seconds to wait for answers before asking whether all workers are there
+
+# How often workers may be lost before training gives up, and how many seconds partitions may take
+# to be computed without any of them being done.
+MOST_LOSSES, PATIENCE = 10, 300.0
+LOST = 30.0  # seconds that data may be lost before it counts as lost for good
+
+
+class WorkerLostError(Exception):
+    """A worker that had partitions does not answer, or is another one at the same address."""
+
+    def __init__(self, emptied: str | None = None) -> None:
+        super().__init__(emptied)
+        self.emptied = emptied  # the address, in the second case
+
+
+class Cluster:
+    """Partitions on a cluster, each on the worker that computed it, as a ``with`` block.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The client of the cluster.
+    lazy : list of (rows, labels, weights)
+        The partitions; see `dualsweep.placements.cluster.collections.partitions`.
+    """
+
+    def __init__(self, client: Client, lazy: list[Lazy]) -> None:
+        self.client, self.lazy, self.token = client, lazy, uuid4().hex[:12]
+        self.losses = 0
+        self.made: list[Any] = []  # dual variables of problems that are solved
+        self.held: list[Any] = [None] * len(lazy)  # descriptions of the partitions
+        self.task: Assignment | None = None
+        self.actors: dict[str, Future] = {}  # by worker
+        self.groups: list[tuple[str, dict[int, int]]] = []  # workers, partitions and first rows
+        self.direct = True  # whether workers can be reached without the scheduler
+        self._lock = RLock()
+        try:
+            self._hold()
+        except BaseException:
+            self._forget()
+            raise
+        self.n_rows = np.array([known.n_rows for known in self.held])
+        self.firsts = np.cumsum(self.n_rows) - self.n_rows
+        self.used = [k for k, n in enumerate(self.n_rows.tolist()) if n]
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with suppress(TimeoutError):
+            wait(self.made, timeout=PATIENCE)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.actors.clear()
+        self.client.run(forget, self.token, on_error="ignore")
+
+    def _missing(self) -> list[int]:
+        """Return the partitions that no worker has."""
+        there = self.client.nthreads()
+        return [k for k, known in enumerate(self.held) if known is None or known.home not in there]
+
+    def _hold(self) -> None:
+        """Let workers compute, and hold, the partitions that none has."""
+        missing = self._missing()
+        call, attempt = dask.delayed(hold), uuid4().hex[:6]
+        futures = self.client.compute(
+            [
+                call(self.token, k, *self.lazy[k], dask_key_name=f"dualsweep-hold-{attempt}-{k}")
+                for k in missing
+            ]
+        )
+        self._wait(futures)
+        for k, known in zip(missing, self.client.gather(futures), strict=True):
+            self.held[k] = known
+
+    def _wait(self, futures: list[Future]) -> None:
+        """Wait until futures are done; an error if that cannot be."""
+        since, n_done = monotonic(), -1
+        while True:
+            statuses = [future.status for future in futures]
+            # What can be computed again is lost for a moment only.
+            late = monotonic() - since > LOST
+            if "cancelled" in statuses or (late and "lost" in statuses):
+                raise RuntimeError(
+                    "A partition was lost with the worker that had it, and it cannot be computed "
+                    "again. Pass collections that Dask can compute, such as those it reads from "
+                    "files, not data that was sent to the workers."
+                )
+            if "error" in statuses:
+                raise futures[statuses.index("error")].exception()
+            done = statuses.count("finished")
+            if done == len(futures):
+                return
+            if done > n_done:
+                since, n_done = monotonic(), done
+            if monotonic() - since > PATIENCE:
+                raise RuntimeError(
+                    f"Training gave up: {len(futures) - done} of {len(futures)} partitions were "
+                    f"not computed in {PATIENCE:g} s. Are there workers, with enough memory?"
+                )
+            with suppress(TimeoutError, CancelledError):
+                wait(futures, timeout=LOOK_AFTER / 5, return_when="FIRST_COMPLETED")
+
+    def open(self, task: Assignment) -> None:
+        """Let all partitions be asked, as problems of this task."""
+        self.task = task
+        homes = sorted({self.held[k].home for k in self.used})
+        self.groups = [
+            (home, {k: int(self.firsts[k]) for k in self.used if self.held[k].home == home})
+            for home in homes
+        ]
+        self.actors = {home: self.actors.get(home) or self._actor(home) for home in homes}
+        self._wait(list(self.actors.values()))
+        self.direct = self.client.sync(self._reach, homes)
+
+    def _actor(self, home: str) -> Future:
+        return self.client.submit(
+            PartitionActor,
+            self.task,
+            key=f"dualsweep-home-{uuid4().hex[:12]}",
+            workers=[home],
+            actor=True,
+        )
+
+    async def _reach(self, homes: list[str]) -> bool:
+        """Tell whether workers can be reached from here."""
+        try:
+            calls = [self.client.rpc(home).identity() for home in homes]
+            await asyncio.wait_for(asyncio.gather(*calls), LOOK_AFTER)
+        except (OSError, TimeoutError):
+            return False
+        return True
+
+    def ask(self, p: int, question: Question, w: Any, how: dict[str, Any]) -> Answer:
+        """Ask all partitions of the p-th problem; return the sums, and which these were."""
+        since = None  # when it was first asked in vain
+        while True:
+            losses = self.losses
+            try:
+                return self._ask(p, question, w, how)
+            except WorkerLostError as error:
+                since = since or monotonic()
+                self._recover(losses, error, since)
+
+    def _ask(self, p: int, question: Question, w: Any, how: dict[str, Any]) -> Answer:
+        with self._lock:  # not in the event loop, for which whoever has the lock may be waiting
+            groups = [(home, self.actors[home].key, firsts) for home, firsts in self.groups]
+        answers: Answer = self.client.sync(self._answers, groups, (p, question, how), w)
+        return answers
+
+    async def _answers(
+        self,
+        groups: list[tuple[str, str, dict[int, int]]],
+        asked: tuple[int, Question, dict[str, Any]],
+        w: Any,
+    ) -> Answer:
+        calls = [
+            asyncio.ensure_future(self._call(home, actor, asked, w, firsts))
+            for home, actor, firsts in groups
+        ]
+        pending: Any = calls
+        try:
+            while pending:
+                done, pending = await asyncio.wait(
+                    pending, timeout=LOOK_AFTER, return_when=asyncio.FIRST_EXCEPTION
+                )
+                for call in done:
+                    call.result()
+                if pending:
+                    there = await self.client.scheduler.ncores()
+                    if not all(home in there for home, _, _ in groups):
+                        raise WorkerLostError
+        finally:
+            for call in calls:
+                call.cancel()
+        return add(*[call.result() for call in calls])
+
+    async def _call(self, home: str, actor: str, *arguments: Any) -> Answer:
+        rpc = self.client.rpc(home) if self.direct else ProxyRPC(self.client.scheduler, home)
+        try:
+            reply = await rpc.actor_execute(
+                function="answer", actor=actor, args=[to_serialize(each) for each in arguments]
+            )
+        except OSError as error:
+            raise WorkerLostError from error
+        except KeyError as error:  # no such actor
+            raise WorkerLostError(home) from error
+        if reply["status"] != "OK":
+            if isinstance(reply["exception"], KeyError):  # it does not hold such a partition
+                raise WorkerLostError(home) from reply["exception"]
+            raise reply["exception"]
+        answer: Answer = reply["result"]
+        return answer
+
+    def _recover(self, losses: int, error: WorkerLostError, since: float) -> None:
+        """Let others hold the partitions of workers that were lost."""
+        with self._lock:
+            if losses != self.losses:  # somebody else did
+                return
+            assert self.task is not None
+            sleep(LOOK_AFTER)  # until the scheduler knows
+            if error.emptied is not None:
+                self.actors.pop(error.emptied, None)
+                self.held = [
+                    None if known is None or known.home == error.emptied else known
+                    for known in self.held
+                ]
+            while self._missing():
+                self.losses += 1
+                if self.losses > MOST_LOSSES:
+                    raise RuntimeError(
+                        f"Training gave up: workers were lost {self.losses} times. They may need "
+                        "more memory, or smaller partitions."
+                    ) from error
+                try:
+                    self._hold()
+                    self.open(self.task)
+                except KilledWorker:  # the next one that was lost
+                    continue
+            if monotonic() - since > PATIENCE:
+                raise RuntimeError(
+                    f"Training gave up: a worker has not answered for {PATIENCE:g} s."
+                ) from error
+
+    def duals(self, p: int, which: str, born: dict[int, str]) -> list[Any]:
+        """Return the p-th problem's signed dual variables of the partitions with rows, as futures.
+
+        They let go of the dual variables. Wherever those are lost, computing them ends in an error.
+        """
+        with self._lock:
+            made = [
+                self.client.submit(
+                    signed_duals,
+                    self.task,
+                    p,
+                    which,
+                    born.get(k),
+                    k,
+                    first,
+                    key=f"dualsweep-duals-{self.token}-{p}-{k}",
+                    workers=[home],
+                    allow_other_workers=True,
+                )
+                for k, home, first in sorted(
+                    (k, home, first) for home, firsts in self.groups for k, first in firsts.items()
+                )
+            ]
+            self.made += made
+        return made
+
+
+class ClusterPartitions:
+    """The partitions of one problem on a cluster; see `partitions.Partitions`.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where they are.
+    p : int
+        The number of the problem.
+    """
+
+    def __init__(self, cluster: Cluster, p: int) -> None:
+        self.cluster, self.p = cluster, p
+        self.n_parts, self.n_rows = len(cluster.used), int(cluster.n_rows.sum())
+        self.restarts = 0
+        self.born: dict[int, str] = {}
+
+    def ask(self, question: Question, w: Any = None, **how: Any) -> tuple[Any, Any]:
+        """Ask all partitions; return the sums of the answers."""
+        weights, numbers, born = self.cluster.ask(self.p, question, w, how)
+        if any(self.born.get(k, known) != known for k, known in born.items()):
+            self.restarts += 1
+        self.born = born
+        return weights, numbers

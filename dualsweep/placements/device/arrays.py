@@ -1,0 +1,125 @@
+"""Where arrays live: a namespace of the array API standard, and one of its devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any
+
+import numpy as np
+
+from ..._host import to_host
+
+PRECISION = RLock()  # held while torch's setting, one for all threads, is not what it was
+
+
+@dataclass(frozen=True)
+class Space:
+    """A namespace of the array API standard, as of `array_api_compat`, and a device of it."""
+
+    xp: Any
+    device: Any
+
+    @property
+    def library(self) -> str:
+        """Name of the library: numpy, cupy, torch, ..."""
+        return str(self.xp.__name__).rpartition(".")[2]
+
+    def zeros(self, shape: Any, dtype: Any) -> Any:
+        """Return an array of zeros."""
+        return self.xp.zeros(shape, dtype=dtype, device=self.device)
+
+    def empty(self, shape: Any, dtype: Any) -> Any:
+        """Return an array of anything."""
+        return self.xp.empty(shape, dtype=dtype, device=self.device)
+
+    def asarray(self, values: Any, dtype: Any = None) -> Any:
+        """Return what is on the host as an array here."""
+        return self.xp.asarray(np.ascontiguousarray(values), dtype=dtype, device=self.device)
+
+    def numpy(self, array: Any) -> Any:
+        """Return an array here as NumPy's."""
+        return to_host(array)
+
+    def current(self) -> Any:
+        """Return a ``with`` block in which new arrays are made on the device."""
+        if self.library == "cupy":
+            import cupy
+
+            return cupy.cuda.Device(self.device.id)
+        return nullcontext()
+
+    @contextmanager
+    def products(self, rough: bool = False) -> Iterator[None]:
+        """Within the block, multiply float32 as such, or roughly where that is faster.
+
+        Roughly means factors rounded to 10 bits (TF32): by torch on CUDA devices, where a product
+        takes a fifth of the time. Whatever torch was told to do before is restored; other threads
+        that come here wait until then.
+        """
+        if self.library != "torch" or self.device.type != "cuda":
+            yield
+            return
+        import torch
+
+        settings = torch.backends.cuda.matmul
+        name: str = "fp32_precision"
+        value: Any = "tf32" if rough else "ieee"
+        if not hasattr(settings, name):  # before torch 2.9
+            name, value = "allow_tf32", rough
+        with PRECISION:
+            before = getattr(settings, name)
+            setattr(settings, name, value)
+            try:
+                yield
+            finally:
+                setattr(settings, name, before)
+
+    def free_bytes(self) -> float:
+        """Return how much memory the device has left; infinity where that is not its own."""
+        if self.library == "cupy":
+            import cupy
+
+            with self.current():
+                return float(cupy.cuda.runtime.memGetInfo()[0]) + float(
+                    cupy.get_default_memory_pool().free_bytes()
+                )
+        if self.library == "torch" and self.device.type == "cuda":
+            import torch
+
+            cached = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(
+                self.device
+            )
+            return float(torch.cuda.mem_get_info(self.device)[0]) + float(cached)
+        return np.inf
+
+    def release(self) -> None:
+        """Give memory that is not used back to the device, for other libraries to use."""
+        if self.library == "cupy":
+            import cupy
+
+            cupy.get_default_memory_pool().free_all_blocks()
+        elif self.library == "torch" and self.device.type == "cuda":
+            import torch
+
+            torch.cuda.empty_cache()
+
+
+class OnHost:
+    """An array that the device has no room for: in host memory, its slices of rows moved as needed.
+
+    What is taken out of it, ``array[part, :]``, is a copy on the device.
+    """
+
+    def __init__(self, space: Space, shape: tuple[int, int], dtype: Any) -> None:
+        narrow = dtype == space.xp.float32
+        self.space, self.shape, self.dtype = space, shape, dtype
+        self.values = np.empty(shape, np.float32 if narrow else np.float64)
+
+    def __getitem__(self, place: tuple[slice, slice]) -> Any:
+        return self.space.asarray(self.values[place])
+
+    def __setitem__(self, place: tuple[slice, slice], values: Any) -> None:
+        self.values[place] = self.space.numpy(values)

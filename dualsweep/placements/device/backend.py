@@ -1,0 +1,360 @@
+"""Newton's method on a device: the slacks of all rows and classes, by matrix products.
+
+Arrays of a number per row and class are in the precision of the steps, float32 or float64; weights
+are float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from ..._typing import Array, DeviceArray
+from ...newton.backend import Backend, Hessian, Measured
+from ...newton.tuning import DEVICE, DEVICE_MULTICLASS, Tuning
+from ...problems.run import Run
+from .arrays import Space
+from .rows import DeviceRows
+from .terms import MulticlassTerms, Terms
+
+# Products of a matrix with fewer columns take as long as with this many: they wait for memory.
+FEW_COLUMNS = 50
+
+# Rows of a Gram matrix that are gathered at a time hold so many numbers.
+GATHERED = 1 << 26
+
+# Parts of its diagonal that are added to a Hessian that is singular as far as rounding tells: where
+# features repeat each other and costs are large, the identity drowns in the rest.
+REGULAR = 1e-14, 1e-11, 1e-8
+
+# A Hessian is made only of so many weights: of a class, or of all where they are one problem.
+DIRECT_WEIGHTS, DIRECT_WEIGHTS_TOGETHER = 4096, 10_000
+
+# Steps in float32 to give up after; they go on in float64.
+NARROW_STEPS = 100
+
+
+class DeviceArrays:
+    """Arrays of a device, and how they are made of the host's."""
+
+    space: Space
+    terms: Terms
+
+    @property
+    def xp(self) -> Any:
+        """The namespace of the arrays."""
+        return self.space.xp
+
+    def asarray(self, values: Array, dtype: Any = None) -> DeviceArray:
+        """Return an array of the host as one of the device."""
+        return self.space.asarray(values, dtype)
+
+    def numpy(self, array: DeviceArray) -> Array:
+        """Return an array on the host."""
+        return self.space.numpy(array)  # type: ignore[no-any-return]
+
+    def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
+        """Return the dot product of each problem's columns."""
+        return self.terms.dots(A, B)
+
+
+class DeviceBackend(DeviceArrays, Backend):
+    """Problems whose rows and weights are on a device.
+
+    Parameters
+    ----------
+    rows : DeviceRows
+        The rows.
+    terms : Terms
+        Labels, costs and losses.
+    w : array of shape (n_weights, n_columns)
+        Where to start.
+    anchor : array of shape (n_rows, n_columns) or None
+        Dual variables to start from; None if Newton steps need no anchor.
+    rho : array
+        The penalty of each problem to go on with; 0 to begin.
+    dtype : dtype
+        Precision of the steps.
+    runs : sequence of Run
+        The runs, which are polled.
+    numbers : array of int
+        The problems' numbers, for `certify`.
+    certify : callable
+        Called with this backend, weights, penalties and the chosen problems, to adopt these.
+    """
+
+    apart = False  # all problems are searched along their directions at once
+    weights_of_b = False  # certificates are about w itself
+
+    def __init__(
+        self,
+        rows: DeviceRows,
+        terms: Terms,
+        w: DeviceArray,
+        anchor: DeviceArray | None,
+        rho: Array,
+        dtype: Any,
+        runs: Sequence[Run],
+        numbers: Array,
+        certify: Callable[[DeviceBackend, DeviceArray, Array, Array], None],
+    ) -> None:
+        self.rows, self.terms, self.dtype, self.space = rows, terms, dtype, rows.space
+        self.parts = rows.parts(terms.n_columns)
+        self.first_w, self.anchor, self.first_rho = w, anchor, rho
+        self.runs, self.numbers, self.certify = list(runs), numbers, certify
+
+    @property
+    def n_problems(self) -> int:
+        """How many problems there are."""
+        return self.terms.n_problems
+
+    @property
+    def tuning(self) -> Tuning:
+        """The constants."""
+        tuning = DEVICE if self.terms.n_problems == self.terms.n_columns else DEVICE_MULTICLASS
+        narrow = self.dtype == self.xp.float32
+        return replace(tuning, max_steps=NARROW_STEPS) if narrow else tuning
+
+    @property
+    def direct_worth(self) -> float:  # type: ignore[override]
+        """How many steps of conjugate gradients take as long as a direct step of every problem.
+
+        That multiplies n x d with d x n entries per class, or, for all classes at once, per pair of
+        classes that share rows, about as many; and factorises. Conjugate gradients multiply n x d
+        with d x k entries twice, but for few classes wait for memory.
+        """
+        n, d, k = self.rows.n_rows, self.rows.n_weights, self.terms.n_columns
+        together = self.n_problems < k
+        most = DIRECT_WEIGHTS_TOGETHER if together else DIRECT_WEIGHTS
+        if (d * k if together else d) > most or self.rows.spilled:  # a Hessian takes whole columns
+            return inf
+        product = 2.0 * n * d * max(k, FEW_COLUMNS)
+        factor = (d * k) ** 3 / 3 if together else k * d**3 / 3
+        return (n * d**2 * k + factor) / product
+
+    def begin(self) -> tuple[DeviceArray, Array]:
+        """Return the weights and the penalties rho to start from; compute the slacks."""
+        xp, terms, rows = self.xp, self.terms, self.rows
+        self.slack, self.along_slack, self.free = (
+            rows.table(terms.n_columns, self.dtype) for _ in range(3)
+        )
+        self.bound: DeviceArray | None = None
+        w = xp.asarray(self.first_w, copy=True)
+        start = xp.astype(w, self.dtype, copy=False)
+        for part in self.parts:
+            self.slack[part, :] = terms.slack(part, rows.responses(part, start))
+        if terms.smooth:
+            return w, np.zeros(self.n_problems)
+        cost = terms.cost
+        mean = float(xp.sum(cost)) / max(int(xp.sum(xp.astype(cost > 0, xp.int64))), 1)
+        return w, np.where(self.first_rho > 0, self.first_rho, self.tuning.first_rho / mean)
+
+    def _anchor(self, part: slice) -> DeviceArray | None:
+        return None if self.anchor is None else self.anchor[part, :]
+
+    def _bound(self, part: slice) -> DeviceArray | None:
+        return None if self.bound is None else self.bound[part, :]
+
+    def measure(self, w: DeviceArray, rho: Array, step: Array, settled: Array) -> Measured:
+        """Take steps, then compute b and what it proves."""
+        xp, terms = self.xp, self.terms
+        w_of_b = xp.zeros_like(w)
+        losses, excess = (self.space.zeros((self.n_problems,), xp.float64) for _ in range(2))
+        bounds = []
+        far, penalty, chosen = self.asarray(step, self.dtype), self.asarray(rho, self.dtype), None
+        if settled.any():
+            chosen = self.asarray(settled)
+            before = self.asarray(np.where(settled, rho * self.tuning.rho_factor, rho), self.dtype)
+        for part in self.parts:
+            slack, anchor = self.slack[part, :], self._anchor(part)
+            if step.any():  # where a step led nowhere, its direction may not be finite
+                slack = xp.where(far > 0, slack + far * self.along_slack[part, :], slack)
+                self.slack[part, :] = slack
+            if chosen is not None:
+                b = terms.implied(part, slack, anchor, before).b
+                anchor = xp.where(chosen, b, anchor)
+                self.anchor[part, :] = anchor  # type: ignore[index]
+            b, self.free[part, :], bound = terms.implied(part, slack, anchor, penalty)
+            lost, more = terms.losses(part, slack, b)
+            losses += xp.astype(lost, xp.float64, copy=False)
+            excess += xp.astype(more, xp.float64, copy=False)
+            self.rows.add(part, terms.signed(part, b), w_of_b)
+            bounds.append(bound)
+        self.bound = None if bounds[0] is None else xp.concat(bounds, axis=0)
+        gradient = w - w_of_b
+        half = 0.5 * terms.dots(gradient, gradient)
+        found = self.numpy(xp.stack([half, terms.dots(w, w), losses, excess]))
+        return Measured(gradient, *found)
+
+    def along(self, w: DeviceArray, p: DeviceArray, gradient: DeviceArray) -> Array:
+        """Return per problem the products of w, p and the gradient with p."""
+        p = self.xp.astype(p, self.xp.float64, copy=False)
+        return self.numpy(self.xp.stack([self.dots(each, p) for each in (w, p, gradient)]))
+
+    def aim(self, p: DeviceArray, rho: Array) -> Array:
+        """Let p be a whole step; return the slopes at its end."""
+        narrow = self.xp.astype(p, self.dtype, copy=False)
+        for part in self.parts:
+            responses = self.rows.responses(part, narrow)
+            self.along_slack[part, :] = self.terms.change(part, responses)
+        return self.slope(np.ones(self.n_problems), rho, slice(None))
+
+    def slope(self, t: Array, rho: Array, part: slice) -> Array:
+        """Return the slopes of all problems, and their derivatives in t."""
+        xp, terms = self.xp, self.terms
+        far, penalty = self.asarray(t, self.dtype), self.asarray(rho, self.dtype)
+        sums = self.space.zeros((2, self.n_problems), xp.float64)
+        for rows in self.parts:
+            along = self.along_slack[rows, :]
+            slack = self.slack[rows, :] + far * along
+            b, free, bound = terms.implied(rows, slack, self._anchor(rows), penalty)
+            curved = terms.curvature(rows, free, bound, along)
+            both = xp.stack([terms.dots(b, along), terms.dots(curved, along)])
+            sums += xp.astype(both, xp.float64, copy=False)
+        return self.numpy(sums)
+
+    def move(self, w: DeviceArray, p: DeviceArray, t: Array) -> DeviceArray:
+        """Return ``w + t p``, where t is not 0."""
+        far = self.asarray(t)
+        return self.xp.where(far > 0, w + far * self.xp.astype(p, w.dtype, copy=False), w)
+
+    def direct(self, gradient: DeviceArray, rho: Array, wanted: Array) -> DeviceArray:
+        """Return ``-Hessian^-1 gradient`` by factorisations, in float64; 0 if it is not wanted."""
+        out = self.xp.zeros_like(gradient)
+        if self.n_problems < self.terms.n_columns:
+            return self._direct_together(gradient, out)
+        for j in np.flatnonzero(wanted).tolist():
+            hessian = self._gram(self.free[:, j])
+            if self._stopped():
+                break
+            out[:, j] = self._solved(hessian, gradient[:, j])
+        return out
+
+    def _direct_together(self, gradient: DeviceArray, out: DeviceArray) -> DeviceArray:
+        """Return the direction of one problem over all classes."""
+        xp, d, k = self.xp, self.rows.n_weights, self.terms.n_columns
+        hessian, terms = self.space.empty((d * k, d * k), xp.float64), self.terms
+        assert isinstance(terms, MulticlassTerms)
+        for a in range(k):
+            for c in range(a + 1):
+                block = self._gram(terms.pair(self.free, self.bound, a, c))
+                hessian[a * d : (a + 1) * d, c * d : (c + 1) * d] = block
+                hessian[c * d : (c + 1) * d, a * d : (a + 1) * d] = block
+                if self._stopped():
+                    return out
+        direction = self._solved(hessian, xp.reshape(gradient.T, (-1,)))
+        return xp.reshape(direction, (k, d)).T
+
+    def _stopped(self) -> bool:
+        stops = [run.poll() for run in self.runs]
+        return all(stops)
+
+    def _gram(self, scale: DeviceArray) -> DeviceArray:
+        """Return ``sum_i scale_i x_i x_i'``; anything if told to stop."""
+        xp, d = self.xp, self.rows.n_weights
+        step = max(GATHERED // d, 1)
+        places = xp.nonzero(scale)[0]
+        out = self.space.zeros((d, d), xp.float64)
+        for start in range(0, places.shape[0], step):
+            chunk = places[start : min(start + step, places.shape[0])]
+            Z = self.rows.some(chunk)
+            factors = xp.astype(xp.take(scale, chunk, axis=0), xp.float64, copy=False)
+            out += (Z * factors[:, None]).T @ Z
+            if self._stopped():
+                break
+        return out
+
+    def _solved(self, hessian: DeviceArray, gradient: DeviceArray) -> DeviceArray:
+        """Return ``-(I + hessian)^-1 gradient``, or another direction that descends.
+
+        The Hessian is changed. Where it is singular, or the direction leads up, more is added to
+        its diagonal, until nothing but the gradient is left.
+        """
+        xp = self.xp
+        eye = xp.eye(hessian.shape[0], dtype=xp.float64, device=self.space.device)
+        diagonal = xp.asarray(xp.linalg.diagonal(hessian), copy=True)
+        hessian += eye
+        for more in (0.0, *REGULAR):
+            if more:
+                hessian += eye * (more * diagonal)
+            try:
+                direction = -xp.linalg.solve(hessian, gradient[:, None])[:, 0]
+            except Exception as error:  # each library has an error of its own, or none at all
+                if "LinAlgError" not in type(error).__name__:
+                    raise
+                continue
+            if bool(xp.all(xp.isfinite(direction))) and bool(xp.sum(gradient * direction) <= 0):
+                return direction
+        return -gradient
+
+    def hessian(self, rho: Array) -> Hessian:
+        """Return the Hessians for conjugate gradients, with their diagonals as preconditioners."""
+        diagonal = self.xp.ones_like(self.first_w[:, : self.terms.n_columns], dtype=self.dtype)
+        for part in self.parts:
+            free = self.terms.diagonal(part, self.free[part, :], self._bound(part))
+            diagonal += self.rows.squares(part, free)
+        return DeviceHessian(self, self.terms, self.free, diagonal)
+
+    def roughly(self) -> AbstractContextManager[None]:
+        """Return a block in which products may be rough."""
+        return self.space.products(rough=True)
+
+    def adopt(self, w: DeviceArray, rho: Array, chosen: Array) -> None:
+        """Certify the weights of the chosen problems; their runs keep what is better."""
+        self.certify(self, w, rho, chosen)
+
+    def keep(self, stay: Array) -> None:
+        """Let all problems but some go."""
+        self.terms = self.terms.some(self.asarray(stay))
+        self.numbers, self.runs = self.numbers[stay], [self.runs[j] for j in stay]
+        self.slack, self.along_slack, self.free = (
+            self.some_columns(table, stay) for table in (self.slack, self.along_slack, self.free)
+        )
+        if self.anchor is not None:
+            self.anchor = self.some_columns(self.anchor, stay)
+
+    def some_columns(self, table: DeviceArray, places: Array) -> DeviceArray:
+        """Return some columns of a table, a slice of the rows at a time."""
+        out = self.space.empty((table.shape[0], len(places)), table.dtype)
+        for part in self.parts:
+            out[part, :] = self.take(table[part, :], places, 1)
+        return out
+
+
+class DeviceHessian(DeviceArrays, Hessian):
+    """The Hessians of some problems, with their diagonals as preconditioners."""
+
+    def __init__(
+        self, backend: DeviceBackend, terms: Terms, free: DeviceArray, diagonal: DeviceArray
+    ) -> None:
+        self.backend, self.space = backend, backend.space
+        self.terms, self.free, self.diagonal = terms, free, diagonal
+
+    def product(self, p: DeviceArray) -> DeviceArray:
+        """Return the Hessians, their identities included, times p."""
+        backend, out = self.backend, self.xp.asarray(p, copy=True)
+        for part in backend.parts:
+            Z = backend.rows.responses(part, p)
+            Z = self.terms.curvature(part, self.free[part, :], backend._bound(part), Z)
+            backend.rows.add(part, Z, out)
+        return out
+
+    def precondition(self, residual: DeviceArray) -> DeviceArray:
+        """Divide by the diagonals."""
+        return residual / self.diagonal
+
+    def rounded(self, gradient: DeviceArray) -> DeviceArray:
+        """Return a gradient in the precision of the steps."""
+        return self.xp.astype(gradient, self.backend.dtype)
+
+    def keep(self, stay: Array) -> Hessian:
+        """Return the Hessians of some of several problems."""
+        terms, diagonal = self.terms.some(self.asarray(stay)), self.take(self.diagonal, stay, 1)
+        return DeviceHessian(
+            self.backend, terms, self.backend.some_columns(self.free, stay), diagonal
+        )

@@ -1,0 +1,251 @@
+"""Problems on a device, from a start to certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..._typing import Array, DeviceArray
+from ...kernels.certificate import CALLS, DRIFT, N_TOTALS, certified
+from ...newton.core import newton, silent
+from ...problems.result import Progress, Result
+from ...problems.run import Run
+from ...rows.functions import EPS, SMALLEST
+from .backend import DeviceBackend
+from .rows import DeviceRows
+from .terms import Terms
+
+# Rows in float32 are multiplied in float32 where no smaller gap than this has to be proven.
+FLOAT32_TOL = 1e-4
+
+
+def is_narrow(rows: DeviceRows, tol: float) -> bool:
+    """Return whether Newton steps are in float32, to begin with."""
+    return rows.narrow and tol >= FLOAT32_TOL
+
+
+def bytes_per_class(rows: DeviceRows, terms: Terms, tol: float) -> float:
+    """Return how much memory training takes per class, at most, besides the rows and their slices.
+
+    With a number per row and class there are slacks, changes of them, how free dual variables are
+    (and again for some classes), dual variables of the best point and of another, and anchors.
+    """
+    arrays = 6 if terms.smooth else 7
+    return rows.n_rows * arrays * (4 if is_narrow(rows, tol) else 8)
+
+
+class DeviceSolver:
+    """The runs of several problems, and the best weights and dual variables so far.
+
+    Weights and dual variables are on the device, with a column per class.
+
+    Parameters
+    ----------
+    rows : DeviceRows
+        The rows.
+    terms : Terms
+        Labels, costs and losses.
+    sqnorm : array
+        Squared norms of the rows, the bias included.
+    alpha : array of shape (n_rows, n_columns) or None
+        Feasible dual variables to start from.
+    watch : callable
+        Called with the number of a problem after each of its steps; true ends its run.
+    **limits
+        `tol`, `max_iter`, `max_time` and `stop`; see `Run`.
+    """
+
+    def __init__(
+        self,
+        rows: DeviceRows,
+        terms: Terms,
+        sqnorm: DeviceArray,
+        alpha: DeviceArray | None,
+        watch: Callable[[int, Progress], bool],
+        **limits: Any,
+    ) -> None:
+        self.rows, self.terms, self.space = rows, terms, rows.space
+        self.parts = rows.parts(terms.n_columns)
+        xp = self.space.xp
+        self.norm = xp.sqrt(sqnorm + rows.n_weights * SMALLEST)
+        self.n_members = int(xp.sum(xp.astype(terms.cost > 0, xp.int64)))
+        at_zero = self.space.numpy(terms.primal_at_zero())
+        self.runs = [
+            Run(
+                n_rows=self.n_members,
+                primal_at_zero=float(primal),
+                watch=partial(watch, p),
+                **limits,
+            )
+            for p, primal in enumerate(at_zero)
+        ]
+        self.w = self.space.zeros((rows.n_weights, terms.n_columns), xp.float64)
+        self.alpha: DeviceArray | None = None  # zeros
+        self.rho = np.zeros(len(self.runs))  # where Newton steps ended, if they began
+        if alpha is not None:
+            self._certify_start(alpha)
+        for run in self.runs:
+            if not run.history:
+                run.record()
+
+    @silent
+    def solve(self) -> None:
+        """Take Newton steps, in float32 first if X has no more and `tol` needs no more."""
+        xp, narrow = self.space.xp, is_narrow(self.rows, self.runs[0].tol)
+        with self.space.products():
+            for dtype in [xp.float32, xp.float64] if narrow else [xp.float64]:
+                problems = np.flatnonzero([not run.over for run in self.runs])
+                stops = [run.poll() for run in self.runs]
+                if not len(problems) or all(stops):
+                    break
+                terms, w, anchor = self.terms, self.w, self.alpha
+                if len(problems) < terms.n_problems:
+                    index = self.space.asarray(problems)
+                    terms, w = terms.some(index), xp.take(w, index, axis=1)
+                    anchor = None if anchor is None else xp.take(anchor, index, axis=1)
+                runs = [self.runs[p] for p in problems]
+                anchor = None if terms.smooth else self.copied(anchor, terms.n_columns, dtype)
+                backend = DeviceBackend(
+                    self.rows,
+                    terms,
+                    w,
+                    anchor,
+                    self.rho[problems],
+                    dtype,
+                    runs,
+                    problems,
+                    self.adopt,
+                )
+                self.rho[problems] = newton(backend, runs)
+
+    def adopt(self, backend: DeviceBackend, w: DeviceArray, rho: Array, chosen: Array) -> None:
+        """Certify the weights of some problems of a backend, and keep what is better."""
+        xp, terms, anchor = self.space.xp, backend.terms, backend.anchor
+        some, index = len(chosen) < terms.n_problems, self.space.asarray(chosen)
+        penalty = self.space.asarray(rho[chosen], xp.float64)
+        if some:
+            terms, w = terms.some(index), xp.take(w, index, axis=1)
+
+        def dual_point(part: slice, slack: DeviceArray) -> DeviceArray:
+            near = None
+            if anchor is not None:
+                near = xp.take(anchor[part, :], index, axis=1) if some else anchor[part, :]
+                near = xp.astype(near, xp.float64, copy=False)
+            return terms.feasible(part, terms.implied(part, slack, near, penalty).b, backend.dtype)
+
+        self._certify(backend.numbers[chosen], terms, w, dual_point, backend.dtype)
+
+    def _certify_start(self, alpha: DeviceArray) -> None:
+        """Certify dual variables to start from, with the weights that they make up."""
+        w = self.space.zeros(self.w.shape, self.w.dtype)
+        for part in self.parts:
+            b = self.space.xp.astype(alpha[part, :], w.dtype, copy=False)
+            self.rows.add(part, self.terms.signed(part, b), w)
+        everything = np.arange(self.terms.n_problems)
+        self._certify(everything, self.terms, w, lambda part, slack: alpha[part, :], alpha.dtype)
+
+    @silent
+    def _certify(
+        self,
+        problems: Array,
+        terms: Terms,
+        w: DeviceArray,
+        dual_point: Callable[[slice, DeviceArray], DeviceArray],
+        dtype: Any,
+    ) -> None:
+        """Compute the certificate of weights of some problems, and keep them where it is better.
+
+        That is ``P(w) - D(alpha)``, all in float64 from w and the dual variables as they are kept.
+        """
+        xp, n = self.space.xp, terms.n_problems
+        alpha = self.rows.table(terms.n_columns, dtype)
+        w_of_alpha = xp.zeros_like(w)
+        # Squares of weights are summed in any order, and so are losses: each is rounded that often.
+        summands = self.rows.n_weights * terms.n_columns
+        size = (1.0 + summands * EPS) * terms.dots(w, w)
+        length = xp.sqrt(size + summands * SMALLEST)  # squares may underflow
+        totals = self.space.zeros((DRIFT + 1, n), xp.float64)
+        for part in self.parts:
+            slack = terms.slack(part, self.rows.responses(part, w))
+            alpha[part, :] = dual_point(part, slack)
+            b = xp.astype(alpha[part, :], xp.float64, copy=False)
+            self.rows.add(part, terms.signed(part, b), w_of_alpha)
+            rounding = self.rows.rounding(part)
+            totals += xp.stack(
+                list(terms.certify(part, slack, b, self.norm[part], rounding, length))
+            )
+        away = w - w_of_alpha
+        distance = (1.0 + summands * EPS) * np.sqrt(self.space.numpy(terms.dots(away, away)))
+        sums = np.zeros((N_TOTALS, n))
+        sums[: DRIFT + 1], sums[CALLS] = self.space.numpy(totals), summands + self.rows.n_rows
+        better = []
+        for j, length_squared in enumerate(self.space.numpy(size).tolist()):
+            found = certified(
+                length_squared, sums[:, j], self.n_members, distance=float(distance[j])
+            )
+            run = self.runs[int(problems[j])]
+            if found.gap < run.gap:
+                better.append(j)
+                run.note(found)
+        self._keep(problems, better, w, alpha)
+
+    def _keep(self, problems: Array, better: list[int], w: DeviceArray, alpha: DeviceArray) -> None:
+        """Take over weights and dual variables of the problems that got better."""
+        if len(better) == self.terms.n_problems:
+            self.w, self.alpha = w, alpha
+            return
+        if better and (self.alpha is None or self.alpha.dtype != alpha.dtype):
+            self.alpha = self.copied(self.alpha, self.terms.n_columns, alpha.dtype)
+        for j in better:
+            p = int(problems[j])
+            self.w[:, p] = w[:, j]
+            self.alpha[:, p] = alpha[:, j]  # type: ignore[index]
+
+    def copied(self, table: DeviceArray | None, n_columns: int, dtype: Any) -> DeviceArray:
+        """Return a copy of dual variables in some precision; zeros for None."""
+        out = self.rows.table(n_columns, dtype)
+        for part in self.parts:
+            if table is None:
+                out[part, :] = self.space.zeros((part.stop - part.start, n_columns), dtype)
+            else:
+                out[part, :] = self.space.xp.astype(table[part, :], dtype, copy=False)
+        return out
+
+    def results(self) -> list[Result]:
+        """Return what has been reached, without the dual variables, which are `alpha`."""
+        if self.alpha is None:
+            self.alpha = self.copied(None, self.terms.n_columns, self.rows.X.dtype)
+        single = len(self.runs) == 1
+        return [
+            run.result(w=self.w if single else self.w[:, p : p + 1], alpha=None, slack=None)
+            for p, run in enumerate(self.runs)
+        ]
+
+
+@silent
+def best_start(rows: DeviceRows, terms: Terms, alpha: DeviceArray) -> DeviceArray:
+    """Return the best feasible multiple of dual variables, in place; see `solvers.path`."""
+    xp, space = rows.space.xp, rows.space
+    w = space.zeros((rows.n_weights, terms.n_columns), xp.float64)
+    total, square = (space.zeros((terms.n_problems,), xp.float64) for _ in range(2))
+    room = space.asarray(np.full(terms.n_problems, np.inf))
+    parts = rows.parts(terms.n_columns)
+    for part in parts:
+        b = terms.clipped(part, xp.astype(alpha[part, :], xp.float64))
+        alpha[part, :] = xp.astype(b, alpha.dtype)
+        rows.add(part, terms.signed(part, b), w)
+        linear, curved = terms.conjugates(part, b)
+        total += terms.dots(b, xp.ones_like(b)) - linear
+        square += curved
+        room = xp.minimum(room, terms.room(part, b))
+    curvature = square + terms.dots(w, w)
+    positive = (curvature > 0) & (total > 0)
+    best = xp.where(positive, total / xp.where(positive, curvature, xp.ones_like(total)), 0 * total)
+    best = xp.minimum(best, room)
+    for part in parts:
+        b = terms.clipped(part, best * xp.astype(alpha[part, :], xp.float64))
+        alpha[part, :] = terms.feasible(part, b, alpha.dtype)
+    return alpha

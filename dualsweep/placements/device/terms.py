@@ -1,0 +1,455 @@
+"""The part of the objective that depends on the rows, slice by slice, by formulation.
+
+Arrays have a row per row of a slice and a column per class. What is added up over the rows is added
+up per problem: for each column where classes have problems of their own (`BinaryTerms`), for all of
+them together where all classes are one problem (`MulticlassTerms`). The formulas are those of
+`dualsweep.kernels`, and of `dualsweep.losses` on arrays.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+from ..._typing import DeviceArray
+from ...kernels.certificate import UNDERFLOW
+from ...kernels.multiclass import OF_SUMS, OF_VIOLATION, SQRT_2
+from ...losses import Loss, loss_at, on_arrays
+from ...losses.arrays import rounded_down
+from ...rows.functions import EPS
+from .arrays import Space
+
+
+class Implied(NamedTuple):
+    """The dual variables b that slacks and anchors imply, and how they move with slacks.
+
+    `free` is the derivative of b in its own slack, 0 at a bound. `bound` says, for Crammer-Singer,
+    where the sum of a row's dual variables is at its bound.
+    """
+
+    b: DeviceArray
+    free: DeviceArray
+    bound: DeviceArray | None = None
+
+
+class Sums(NamedTuple):
+    """What a certificate adds up; see `dualsweep.kernels.certificate`, for the order too."""
+
+    losses: DeviceArray
+    spread: DeviceArray
+    shares: DeviceArray
+    seen: DeviceArray
+    lengths: DeviceArray
+    drift: DeviceArray
+
+
+class Terms(ABC):
+    """Losses and dual variables of all rows.
+
+    Parameters
+    ----------
+    space : Space
+        Where the arrays are.
+    codes : array of int64
+        Number of each row's class.
+    cost : array of float64
+        Cost of each row, 0 for those that are not part of the problem.
+    columns : array of int64
+        The class that each column is about.
+    """
+
+    smooth = False  # whether Newton steps need no anchor
+    n_problems: int
+
+    def __init__(
+        self, space: Space, codes: DeviceArray, cost: DeviceArray, columns: DeviceArray
+    ) -> None:
+        self.space, self.codes, self.cost, self.columns = space, codes, cost, columns
+        self.n_columns = columns.shape[0]
+        self._costs = {cost.dtype: cost[:, None]}
+
+    def costs(self, part: slice, dtype: Any) -> DeviceArray:
+        """Return the costs of a slice as a column."""
+        if dtype not in self._costs:
+            self._costs[dtype] = self.space.xp.astype(self.cost, dtype)[:, None]
+        return self._costs[dtype][part, :]
+
+    def own(self, part: slice) -> DeviceArray:
+        """Return where the column is that of the row's class."""
+        return self.codes[part][:, None] == self.columns[None, :]
+
+    @abstractmethod
+    def primal_at_zero(self) -> DeviceArray:
+        """Return the objective of each problem where all weights are 0."""
+
+    def some(self, places: DeviceArray) -> Terms:
+        """Return the terms of some of several problems."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
+        """Return the dot products of the columns of each problem."""
+
+    @abstractmethod
+    def slack(self, part: slice, Z: DeviceArray) -> DeviceArray:
+        """Return the slacks of rows with these responses."""
+
+    @abstractmethod
+    def change(self, part: slice, Z: DeviceArray) -> DeviceArray:
+        """Return how slacks change where responses change by Z."""
+
+    @abstractmethod
+    def implied(
+        self, part: slice, slack: DeviceArray, anchor: DeviceArray | None, rho: DeviceArray
+    ) -> Implied:
+        """Return the dual variables of Newton's inner problem; see `dualsweep.newton`."""
+
+    @abstractmethod
+    def losses(
+        self, part: slice, slack: DeviceArray, b: DeviceArray
+    ) -> tuple[DeviceArray, DeviceArray]:
+        """Return the losses, and their excess over what b proves."""
+
+    @abstractmethod
+    def signed(self, part: slice, b: DeviceArray) -> DeviceArray:
+        """Return the coefficients of rows in the weights of each column."""
+
+    @abstractmethod
+    def unsigned(self, part: slice, signed: DeviceArray) -> DeviceArray:
+        """Return the dual variables that belong to coefficients."""
+
+    @abstractmethod
+    def clipped(self, part: slice, b: DeviceArray) -> DeviceArray:
+        """Return feasible dual variables: the nearest ones, or for Crammer-Singer a shrunk row."""
+
+    @abstractmethod
+    def room(self, part: slice, b: DeviceArray) -> DeviceArray:
+        """Return the largest number by which all of these dual variables may be multiplied."""
+
+    @abstractmethod
+    def conjugates(self, part: slice, b: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
+        """Return the sums of the `conjugate_parts` of the loss."""
+
+    @abstractmethod
+    def curvature(
+        self, part: slice, free: DeviceArray, bound: DeviceArray | None, Z: DeviceArray
+    ) -> DeviceArray:
+        """Return how coefficients change, but for their sign, with responses Z.
+
+        `free` and `bound` are those of the slice.
+        """
+
+    @abstractmethod
+    def diagonal(self, part: slice, free: DeviceArray, bound: DeviceArray | None) -> DeviceArray:
+        """Return how a dual variable changes with the response of its own class."""
+
+    @abstractmethod
+    def feasible(self, part: slice, b: DeviceArray, dtype: Any) -> DeviceArray:
+        """Return dual variables rounded to a precision, and still feasible."""
+
+    @abstractmethod
+    def certify(
+        self,
+        part: slice,
+        slack: DeviceArray,
+        b: DeviceArray,
+        norm: DeviceArray,
+        rounding: DeviceArray,
+        length: DeviceArray,
+    ) -> Sums:
+        """Return what a certificate adds up, in float64.
+
+        `norm` are the lengths of the rows, `length` the lengths of the weights of each problem, and
+        `rounding` the errors of responses in parts of both.
+        """
+
+
+class BinaryTerms(Terms):
+    """A binary problem per column; for the parameters see `Terms`, and the loss."""
+
+    def __init__(
+        self,
+        space: Space,
+        codes: DeviceArray,
+        cost: DeviceArray,
+        columns: DeviceArray,
+        loss: Loss,
+    ) -> None:
+        super().__init__(space, codes, cost, columns)
+        self.loss, self.on = loss, on_arrays(loss, space.xp)
+        self.n_problems, self.smooth = self.n_columns, loss.smooth
+
+    def some(self, places: DeviceArray) -> BinaryTerms:
+        columns = self.space.xp.take(self.columns, places, axis=0)
+        return BinaryTerms(self.space, self.codes, self.cost, columns, self.loss)
+
+    def primal_at_zero(self) -> DeviceArray:
+        xp = self.space.xp
+        total = xp.sum(self.cost) * loss_at(1.0, self.loss)
+        return total * xp.ones_like(self.columns, dtype=xp.float64)
+
+    def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
+        return self.space.xp.sum(A * B, axis=0)
+
+    def slack(self, part: slice, Z: DeviceArray) -> DeviceArray:
+        return 1 + self.change(part, Z)
+
+    def change(self, part: slice, Z: DeviceArray) -> DeviceArray:
+        return self.space.xp.where(self.own(part), -Z, Z)
+
+    def implied(
+        self, part: slice, slack: DeviceArray, anchor: DeviceArray | None, rho: DeviceArray
+    ) -> Implied:
+        v = slack if anchor is None else slack + rho * anchor
+        return Implied(*self.on.proximal_dual(self.costs(part, slack.dtype), v, rho))
+
+    def losses(
+        self, part: slice, slack: DeviceArray, b: DeviceArray
+    ) -> tuple[DeviceArray, DeviceArray]:
+        xp, cost = self.space.xp, self.costs(part, slack.dtype)
+        losses = xp.sum(self.on.losses(cost, slack, b), axis=0)
+        if self.smooth:
+            return losses, xp.zeros_like(losses)
+        proven = self.on.proven(self.costs(part, slack.dtype), slack, b)
+        return losses, losses - xp.sum(proven, axis=0)
+
+    def signed(self, part: slice, b: DeviceArray) -> DeviceArray:
+        return self.space.xp.where(self.own(part), b, -b)
+
+    def unsigned(self, part: slice, signed: DeviceArray) -> DeviceArray:
+        return self.signed(part, signed)
+
+    def clipped(self, part: slice, b: DeviceArray) -> DeviceArray:
+        xp, cost = self.space.xp, self.costs(part, b.dtype)
+        return self.on.clipped(cost, xp.where(cost > 0, b, xp.zeros_like(b)))
+
+    def room(self, part: slice, b: DeviceArray) -> DeviceArray:
+        return self.space.xp.min(self.on.room(self.costs(part, b.dtype), b), axis=0)
+
+    def conjugates(self, part: slice, b: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
+        xp = self.space.xp
+        linear, square = self.on.conjugate_parts(self.costs(part, b.dtype), b)
+        return xp.sum(linear, axis=0), xp.sum(square, axis=0)
+
+    def curvature(
+        self, part: slice, free: DeviceArray, bound: DeviceArray | None, Z: DeviceArray
+    ) -> DeviceArray:
+        return free * Z
+
+    def diagonal(self, part: slice, free: DeviceArray, bound: DeviceArray | None) -> DeviceArray:
+        return free
+
+    def feasible(self, part: slice, b: DeviceArray, dtype: Any) -> DeviceArray:
+        return self.on.rounded(self.costs(part, b.dtype), b, dtype)
+
+    def certify(
+        self,
+        part: slice,
+        slack: DeviceArray,
+        b: DeviceArray,
+        norm: DeviceArray,
+        rounding: DeviceArray,
+        length: DeviceArray,
+    ) -> Sums:
+        xp = self.space.xp
+        error = (rounding * norm)[:, None] * length[None, :] + UNDERFLOW
+        error += EPS * xp.abs(slack)
+        lost, spread, seen, share = self.on.certified_share(
+            self.costs(part, slack.dtype), b, slack, error
+        )
+        found = (lost + spread, spread, share, seen, xp.abs(b) * norm[:, None], xp.zeros_like(b))
+        return Sums(*(xp.sum(each, axis=0) for each in found))
+
+
+class MulticlassTerms(Terms):
+    """Crammer-Singer (`joint`) or Weston-Watkins: one problem over all columns.
+
+    The slack of a row's own class is 0, so is its dual variable: nothing else leaves it out.
+    """
+
+    n_problems = 1
+
+    def __init__(
+        self,
+        space: Space,
+        codes: DeviceArray,
+        cost: DeviceArray,
+        columns: DeviceArray,
+        joint: bool,
+    ) -> None:
+        super().__init__(space, codes, cost, columns)
+        self.joint = joint
+        self._levels = space.zeros((codes.shape[0], 1), cost.dtype)  # of the latest projections
+
+    def primal_at_zero(self) -> DeviceArray:
+        total = self.space.xp.sum(self.cost) * (1 if self.joint else self.n_columns - 1)
+        return self.space.xp.reshape(total, (1,))
+
+    def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
+        return self.space.xp.reshape(self.space.xp.sum(A * B), (1,))
+
+    def slack(self, part: slice, Z: DeviceArray) -> DeviceArray:
+        xp = self.space.xp
+        return self.change(part, Z) + xp.astype(~self.own(part), Z.dtype)
+
+    def change(self, part: slice, Z: DeviceArray) -> DeviceArray:
+        return Z - self.space.xp.take_along_axis(Z, self.codes[part][:, None], axis=1)
+
+    def implied(
+        self, part: slice, slack: DeviceArray, anchor: DeviceArray | None, rho: DeviceArray
+    ) -> Implied:
+        xp, cost = self.space.xp, self.costs(part, slack.dtype)
+        u = slack / rho + anchor
+        zero = xp.zeros_like(u)
+        if not self.joint:
+            b = xp.minimum(xp.maximum(u, zero), cost)
+            return Implied(b, xp.where((u > 0) & (u < cost), 1 / rho, zero))
+        b, bound = self._projected(part, u, cost)
+        return Implied(b, xp.where(b > 0, 1 / rho, zero), bound)
+
+    def _projected(
+        self, part: slice, u: DeviceArray, cost: DeviceArray
+    ) -> tuple[DeviceArray, DeviceArray]:
+        """Return the projection of each row of u to ``b >= 0, sum b <= cost``, and where it is =.
+
+        That is b = max(u - level, 0), with level > 0 where the sum is at its bound. With the
+        largest entry of u taken away, which keeps huge numbers exact, the level is at least -cost.
+        The sum is convex and decreasing in the level: the first Newton step (Michelot 1986), from
+        where the level was before, ends below it, and then each drops entries until none does.
+        """
+        xp = self.space.xp
+        zero = xp.zeros_like(u)
+        top = xp.max(u, axis=1, keepdims=True)
+        least = xp.maximum(-cost, -top)  # -top is a level of 0
+        u = u - top
+        level = xp.maximum(xp.astype(self._levels[part, :], u.dtype) - top, least)
+        first = True
+        while True:
+            above = u > level
+            counts = xp.sum(xp.astype(above, u.dtype), axis=1, keepdims=True)
+            sums = xp.sum(xp.where(above, u, zero), axis=1, keepdims=True)
+            better = (sums - cost) / xp.maximum(counts, xp.ones_like(counts))
+            better = xp.maximum(better, least if first else level)  # never less, by rounding
+            if not first and not bool(xp.any(better > level)):
+                break
+            level, first = better, False
+        self._levels[part, :] = xp.astype(level + top, self._levels.dtype)
+        return xp.maximum(u - level, zero), level > -top
+
+    def losses(
+        self, part: slice, slack: DeviceArray, b: DeviceArray
+    ) -> tuple[DeviceArray, DeviceArray]:
+        losses = self._loss(slack) * self.costs(part, slack.dtype)[:, 0]
+        losses = self.space.xp.reshape(self.space.xp.sum(losses), (1,))
+        return losses, losses - self.dots(b, slack)
+
+    def _loss(self, slack: DeviceArray) -> DeviceArray:
+        """Return the loss of each row; the slack of its own class is 0."""
+        xp = self.space.xp
+        if self.joint:
+            return xp.max(slack, axis=1)
+        return xp.sum(xp.maximum(slack, xp.zeros_like(slack)), axis=1)
+
+    def signed(self, part: slice, b: DeviceArray) -> DeviceArray:
+        xp = self.space.xp
+        return xp.where(self.own(part), xp.sum(b, axis=1, keepdims=True), -b)
+
+    def unsigned(self, part: slice, signed: DeviceArray) -> DeviceArray:
+        xp = self.space.xp
+        return xp.where(self.own(part), xp.zeros_like(signed), -signed)
+
+    def clipped(self, part: slice, b: DeviceArray) -> DeviceArray:
+        xp, cost = self.space.xp, self.costs(part, b.dtype)
+        b = xp.minimum(xp.maximum(b, xp.zeros_like(b)), cost)
+        if not self.joint:
+            return b
+        total = xp.maximum(xp.sum(b, axis=1, keepdims=True), cost)
+        return b * (cost / xp.where(total > 0, total, xp.ones_like(total)))
+
+    def room(self, part: slice, b: DeviceArray) -> DeviceArray:
+        xp = self.space.xp
+        used = xp.sum(b, axis=1, keepdims=True) if self.joint else b
+        ratio = self.costs(part, b.dtype) / xp.where(used > 0, used, xp.ones_like(used))
+        room = xp.where(used > 0, ratio, xp.full_like(used, float("inf")))
+        return xp.reshape(xp.min(room), (1,))
+
+    def conjugates(self, part: slice, b: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
+        zero = self.dots(self.space.xp.zeros_like(b), b)
+        return zero, zero
+
+    def curvature(
+        self, part: slice, free: DeviceArray, bound: DeviceArray | None, Z: DeviceArray
+    ) -> DeviceArray:
+        xp = self.space.xp
+        moved = free * Z
+        total, whole = (xp.sum(each, axis=1, keepdims=True) for each in (moved, free))
+        level = xp.take_along_axis(Z, self.codes[part][:, None], axis=1)
+        if bound is not None:  # the sum stays what it is
+            mean = total / xp.where(whole > 0, whole, xp.ones_like(whole))
+            level = xp.where(bound, mean, level)
+        moved -= free * level
+        return xp.where(self.own(part), level * whole - total, moved)
+
+    def diagonal(self, part: slice, free: DeviceArray, bound: DeviceArray | None) -> DeviceArray:
+        xp = self.space.xp
+        total = xp.sum(free, axis=1, keepdims=True)
+        own = total
+        if bound is not None:
+            share = free / xp.where(total > 0, total, xp.ones_like(total))
+            free = xp.where(bound, free * (1 - share), free)
+            own = xp.where(bound, xp.zeros_like(total), total)
+        return xp.where(self.own(part), own, free)
+
+    def pair(self, free: DeviceArray, bound: DeviceArray | None, a: int, c: int) -> DeviceArray:
+        xp = self.space.xp
+        zero = xp.zeros_like(free[:, 0])
+        total = xp.sum(free, axis=1)
+        sums = xp.where(total > 0, total, xp.ones_like(total))
+        at_bound = xp.zeros_like(self.codes, dtype=xp.bool) if bound is None else bound[:, 0]
+        one, other = free[:, a], free[:, c]
+        first, second = self.codes == a, self.codes == c
+        out = xp.where(at_bound, -one * other / sums, zero)
+        out -= xp.where(~at_bound & second, one, zero) + xp.where(~at_bound & first, other, zero)
+        if a == c:
+            out += one + xp.where(~at_bound & first, total, zero)
+        return out
+
+    def feasible(self, part: slice, b: DeviceArray, dtype: Any) -> DeviceArray:
+        xp, cost = self.space.xp, self.costs(part, b.dtype)
+        b = xp.astype(b, dtype)
+        if not self.joint:
+            return b if dtype == cost.dtype else xp.minimum(b, rounded_down(xp, cost, dtype))
+        total = xp.sum(xp.astype(b, cost.dtype), axis=1, keepdims=True)
+        over = total > cost
+        factor = xp.astype(cost / xp.where(over, total, xp.ones_like(total)), dtype)
+        factor = factor * (1 - 4 * float(xp.finfo(dtype).eps))
+        return xp.where(over, b * factor, b)
+
+    def certify(
+        self,
+        part: slice,
+        slack: DeviceArray,
+        b: DeviceArray,
+        norm: DeviceArray,
+        rounding: DeviceArray,
+        length: DeviceArray,
+    ) -> Sums:
+        xp, cost = self.space.xp, self.costs(part, slack.dtype)[:, 0]
+        reach = SQRT_2 * length * norm
+        error = rounding * reach + OF_VIOLATION * EPS * (1 + reach)  # more than underflow
+        sums = (self.n_columns + OF_SUMS) * EPS
+        own, total = cost * self._loss(slack), xp.sum(b, axis=1)
+        product = xp.sum(b * slack, axis=1)
+        seen = xp.maximum(own - product, xp.zeros_like(own))
+        active = ((slack > -error[:, None]) & ~self.own(part)) | (b > 0)
+        active = xp.sum(xp.astype(active, slack.dtype), axis=1)
+        excess = xp.zeros_like(own)
+        if self.joint:
+            active = xp.minimum(active, xp.ones_like(active))
+            excess = xp.maximum((1 + sums) * total - cost, excess)
+        wobble = cost * error * active + sums * own
+        part_over = excess / xp.where(excess > 0, total, xp.ones_like(total))
+        share = (1 + sums) * seen + 2 * wobble + part_over * xp.abs(product)
+        lengths, drift = SQRT_2 * total * norm, SQRT_2 * (excess + sums * total) * norm
+        found = (own + wobble, wobble, share, seen, lengths, drift)
+        return Sums(*(xp.reshape(xp.sum(each), (1,)) for each in found))

@@ -1,0 +1,411 @@
+"""The state of a run that all methods share: the dual point, its certificate, when to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import asdict, dataclass, fields
+from math import sqrt
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from .._clock import clock
+from ..kernels.certificate import OF_OBJECTIVE, Certified, certified, feature_length, relative
+from ..rows.functions import EPS
+from .result import HISTORY_DTYPE, Known, Progress, Result
+
+# A gap that is no more than this part of the primal, allowances left out, is all rounding.
+FLOOR = 4 * EPS
+
+# The gap at the end of a sweep is less than what its visits saw: it fell on the way. Half of the
+# fall since the sweep before, in logarithms and within these limits, is a fair guess (on the data
+# sets of the benchmarks); a certificate corrects it.
+LEAST_LEFT, MOST_LEFT = 0.2, 0.8
+
+
+class Problem(Protocol):
+    """What a run asks of a problem, wherever its rows are.
+
+    Sweepers and Newton's method ask for more, each of the problems it is for.
+    """
+
+    @property
+    def n_rows(self) -> int:
+        """Rows, with and without a cost."""
+
+    @property
+    def candidates(self) -> Any:
+        """Numbers of the rows that are part of the problem."""
+
+    @property
+    def in_place(self) -> bool:
+        """Whether a new dual point takes the place of the old one, which is then gone."""
+
+    @property
+    def outdated(self) -> bool:
+        """Whether rows were lost since weights were last summed up, and their dual variables."""
+
+    @property
+    def weights_shape(self) -> tuple[int, ...]:
+        """Shape of the weights."""
+
+    def zero_weights(self) -> Any:
+        """Return weights to start from."""
+
+    @property
+    def primal_at_zero(self) -> float:
+        """Objective where all weights are 0."""
+
+    def zero_alpha(self) -> Any:
+        """Return dual variables to start from."""
+
+    def slack_at_zero(self) -> Any:
+        """Return what a certificate sees of each candidate there; None if that is not kept."""
+
+    def fill_weights(self, members: Any, alpha: Any, w: Any, *, compensated: bool = False) -> None:
+        """Overwrite w with the weights of `alpha`, which is 0 on all rows but `members`."""
+
+    def size(self, w: Any) -> float:
+        """Return the squared length of the weights that are penalised, or slightly more."""
+
+    def totals(
+        self,
+        members: Any,
+        alpha: Any,
+        w: Any,
+        length: float,
+        slack: Any,
+        *,
+        compensated: bool = False,
+    ) -> Any:
+        """Return what a certificate adds up over `members`; fill in what it sees of them.
+
+        `length` is at least that of w without the intercept.
+        """
+
+    def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
+        """Return the s in [0, 1] for which the gap of ``s * alpha`` is smallest, if it is known."""
+
+    def check_rows(self) -> None:
+        """Raise ValueError if rows have changed since training began, as far as that shows."""
+
+
+class Saving(NamedTuple):
+    """How the state of a run is kept."""
+
+    read: dict[str, Any] | None  # what was written, if anything was
+    write: Callable[[dict[str, Any]], None]
+    damaged: Callable[[object], Exception]  # what to raise if no run can have written that, and why
+    resumed: Callable[[int], None] = lambda epoch: None  # told where a run goes on
+
+
+@dataclass
+class Estimate:
+    """What sweeps see of the gap, from one certificate to the next."""
+
+    seen: float  # sum of the rows' shares of the gap, as the latest sweep saw them
+    dual: float  # the objective, as gains add up
+    gap: float = np.inf
+    correction: float = 1.0  # by what certificates differed from it so far
+    visits: int = 0
+    visits_at_check: int = 0
+    checks: int = 0
+
+    def observe(self, seen: float, gain: float, visits: int) -> float:
+        """Learn what a sweep saw, gained and did; return the relative gap."""
+        self.gap = self.correction * gap_left(seen, self.seen)
+        self.seen = seen
+        self.dual += gain
+        self.visits += visits
+        return self.relative_gap
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap relative to the primal that it stands for."""
+        return relative(self.gap, self.dual + self.gap)
+
+    def correct(self, gap: float, dual: float, limit: float) -> None:
+        """Learn what a certificate says; the correction is within a factor of `limit`."""
+        if 0.0 < self.gap < np.inf:
+            self.correction *= gap / self.gap
+            self.correction = min(max(self.correction, 1.0 / limit), limit)
+        self.dual = dual
+        self.checks += 1
+        self.visits_at_check = self.visits
+
+
+class Run:
+    """How far a problem has come: its limits, its certificate and its history.
+
+    Parameters
+    ----------
+    n_rows : int
+        Rows that are part of the problem.
+    primal_at_zero : float
+        Objective where all weights are 0.
+    tol : float
+        Relative duality gap to prove.
+    max_iter : int
+        Epochs to give up after: sweeps and Newton steps, or passes over all blocks.
+    max_time : float
+        Seconds to give up after; the time for a last certificate comes on top.
+    stop : callable
+        Polled some ten times a second, by any of the threads; true ends the run with what there is.
+    watch : callable
+        Called after each epoch; true ends the run as well.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_rows: int,
+        primal_at_zero: float,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        max_time: float = np.inf,
+        stop: Callable[[], bool] = lambda: False,
+        watch: Callable[[Progress], bool] = lambda progress: False,
+    ) -> None:
+        self.tol, self.max_iter = tol, max_iter
+        self.started = clock()
+        self.deadline = self.started + max_time
+        self.stop, self.watch = stop, watch
+        self.save: Callable[[], None] | None = None  # what to do after each whole epoch
+        self.halted = False
+        self.epoch = 0
+        self.n_newton = 0
+        self.active = n_rows  # rows whose dual variables are not yet proven optimal
+        self.at_floor = False  # whether no smaller gap can be proven
+        self.history: list[Any] = []
+        rounding = (n_rows + OF_OBJECTIVE) * EPS  # of losses, and their sum in any order
+        self.primal = self.gap = (1.0 + rounding) * primal_at_zero
+        self.dual, self.relative_gap = 0.0, relative(self.gap, self.primal)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the latest certificate proves `tol`."""
+        return self.relative_gap <= self.tol
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing more to do, or no more time to do it in."""
+        return self.converged or self.halted or self.epoch >= self.max_iter or self.at_floor
+
+    def note(self, found: Certified) -> None:
+        """Take over a certificate."""
+        self.primal, self.dual, self.gap, self.relative_gap, seen = found
+        self.at_floor = seen <= FLOOR
+        self.record()
+
+    def record(self) -> None:
+        """Write the certificate to the history."""
+        seconds = clock() - self.started
+        self.history.append((0, seconds, self.epoch, self.primal, self.dual, self.gap, self.active))
+
+    def poll(self) -> bool:
+        """Return whether to stop at once: asked to, or out of time."""
+        if not self.halted and (self.stop() or clock() > self.deadline):
+            self.halted = True  # threads may ask at once: it is never taken back
+        return self.halted
+
+    def tick(self, relative_gap: float, w: Any) -> None:
+        """Count an epoch, save it if it is whole, and tell the watcher."""
+        self.epoch += 1
+        if self.save is not None and not self.halted:
+            self.save()
+        seconds = clock() - self.started
+        if self.watch(Progress(self.epoch, relative_gap, self.active, w, seconds)):
+            self.halted = True
+
+    def result(self, **point: Any) -> Result:
+        """Return a result with what is known of a point."""
+        return Result(
+            **point,
+            primal=self.primal,
+            dual=self.dual,
+            gap=self.gap,
+            relative_gap=self.relative_gap,
+            converged=self.converged,
+            n_iter=self.epoch,
+            n_newton=self.n_newton,
+            history=np.array(self.history, HISTORY_DTYPE),
+        )
+
+
+class PointRun(Run):
+    """A run with its dual point `alpha`, the weights `w` of that, and the certificate of the two.
+
+    Methods change `alpha`, then call `check`, which recomputes everything else from it.
+    """
+
+    def __init__(
+        self, problem: Problem, *, alpha: Any = None, known: Known | None = None, **limits: Any
+    ) -> None:
+        self.problem: Any = problem
+        self.candidates = problem.candidates
+        super().__init__(
+            n_rows=len(self.candidates), primal_at_zero=problem.primal_at_zero, **limits
+        )
+        self.resumed = False
+        self.narrow = False  # whether sweeps keep w in float32
+        # Of a known point, a certificate will tell.
+        self.slack = problem.slack_at_zero() if known is None else np.empty(self.active)
+        self.w = problem.zero_weights() if known is None else known.w
+        # The dual point of the smallest gap that a certificate found.
+        self.best_alpha: Any = None
+        self.best_gap = np.inf
+        self.certified = True
+        self.alpha = problem.zero_alpha() if alpha is None else alpha
+        if alpha is None:
+            self.record()
+        elif known is None:
+            self.check()
+            if not np.isfinite(self.gap):  # too large to start from
+                self._start_over()
+        else:
+            self.primal, self.gap = known.primal, known.gap
+            self.dual = known.primal - known.gap
+            self.relative_gap = relative(self.gap, self.primal)
+            self.certified = False
+            if self.converged:  # nothing is proven by what was not computed from alpha
+                self.check()
+            else:
+                self.record()
+        self.estimate = Estimate(self.gap, self.dual)
+
+    def check(self, *, weights_known: bool = False) -> None:
+        """Recompute w from alpha, unless it is known to be just that, then the certificate."""
+        self._check(weights_known)
+        while self.problem.outdated:
+            self._check(weights_known=False)
+
+    def _check(self, weights_known: bool) -> None:
+        """Do `check` once; sums are compensated if plain ones are too rough to prove `tol`."""
+        problem, members, alpha = self.problem, self.candidates, self.alpha
+        if not weights_known:
+            problem.fill_weights(members, alpha, self.w)
+        found = certificate_of(problem, members, alpha, self.w, self.slack)
+        rounded = found.seen <= max(self.tol, FLOOR) or found.relative_gap == np.inf
+        if rounded and not found.relative_gap <= self.tol:
+            problem.fill_weights(members, alpha, self.w, compensated=True)
+            found = certificate_of(problem, members, alpha, self.w, self.slack, compensated=True)
+        self.certified = True
+        self.note(found)
+        if self.gap < self.best_gap and not self.converged:
+            self.best_gap = self.gap
+            self.best_alpha = copy(self.alpha)
+
+    def adopt(self, alpha: Any) -> None:
+        """Make `alpha` the dual point if its certificate is better.
+
+        Where dual variables are replaced in place it is adopted in any case: the run knows the best
+        certified point.
+        """
+        before, gap = self.alpha, self.gap
+        self.alpha = alpha
+        self.check()
+        if not self.gap <= gap and not self.problem.in_place:
+            self.alpha = before
+            self.history.pop()
+            self.check()
+
+    def _start_over(self) -> None:
+        self.alpha = self.problem.zero_alpha()
+        self.check()
+        if self.gap > self.primal:  # D(0) is 0, without rounding
+            self.dual, self.gap, self.relative_gap = 0.0, self.primal, 1.0
+
+    def finish(self) -> Result:
+        """Return the best that has been reached.
+
+        A run that did not converge returns its best certified point, scaled down where that makes
+        the gap smaller: early on, sweeps can lead to weights that are right but for their length.
+        """
+        if not self.certified:
+            self.check()
+        if self.epoch > 0 and not self.converged:
+            if self.best_alpha is not None and not self.gap <= self.best_gap:
+                self.alpha = self.best_alpha
+                self.check()
+            if not self.gap <= self.problem.primal_at_zero:  # worse than no model, or overflow
+                self._start_over()
+            scale = self.problem.best_scale(self.candidates, self.alpha, self.slack, self.w)
+            if scale < 1.0:
+                unscaled, gap = copy(self.alpha), self.gap
+                self.alpha *= scale
+                self.check()
+                if not self.gap <= gap:  # for what rounding may hide in it
+                    self.alpha = unscaled
+                    self.check()
+        if not np.isfinite(self.gap):  # of weights that are 0
+            self.problem.check_rows()
+            raise ValueError(
+                "The objective, or a weight squared, is beyond float64 even where all dual "
+                "variables are 0. Scale X and the targets, and use C, sample_weight and "
+                "intercept_scaling nearer to 1."
+            )
+        return self.result(w=self.w, alpha=self.alpha, slack=self.slack)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return all that the rest of a run of sweeps depends on beside dual variables, as arrays.
+
+        See `restore`.
+        """
+        return {
+            "w": self.w,
+            "best_gap": np.array(self.best_gap),
+            "epoch": np.array(self.epoch),
+            "seconds": np.array(clock() - self.started),
+            "history": np.array(self.history, HISTORY_DTYPE),
+        } | {name: np.array(value) for name, value in asdict(self.estimate).items()}
+
+    def restore(self, arrays: dict[str, Any], alpha: Any, best_alpha: Any) -> None:
+        """Go on from what `snapshot` returned; ValueError if no run of this shape can have been so.
+
+        Whether w are the weights of alpha, and alpha is feasible, takes the rows to find out.
+        """
+        for name, like in self.snapshot().items():
+            found = arrays.get(name)
+            if found is None:
+                raise ValueError(f"{name} is missing")
+            shape = like.shape
+            if name == "history" and found.ndim == 1 and len(found):
+                shape = found.shape
+            if found.dtype != like.dtype or found.shape != shape:
+                raise ValueError(f"{name} is {found.dtype} {found.shape}, not {like.dtype} {shape}")
+            if found.dtype == np.float64 and np.isnan(found).any():
+                raise ValueError(f"{name} is not a number")
+            if name == "w" and not np.isfinite(found).all():
+                raise ValueError(f"{name} is not finite")
+        self.alpha, self.w, self.best_alpha = alpha, arrays["w"], best_alpha
+        self.best_gap = float(arrays["best_gap"])
+        self.epoch = int(arrays["epoch"])
+        self.started -= float(arrays["seconds"])
+        self.history = arrays["history"].tolist()
+        self.resumed, self.certified = True, False
+        self.estimate = Estimate(*(arrays[field.name].item() for field in fields(Estimate)))
+        if not 0 <= self.estimate.checks <= self.epoch:
+            raise ValueError(f"there are {self.estimate.checks} checks, but {self.epoch} epochs")
+
+
+def certificate_of(
+    problem: Problem,
+    members: Any,
+    alpha: Any,
+    w: Any,
+    slack: Any,
+    *,
+    compensated: bool = False,
+) -> Certified:
+    """Return what w and `alpha` prove; fill in what it sees of the members."""
+    length = feature_length(w)
+    totals = problem.totals(members, alpha, w, length, slack, compensated=compensated)
+    return certified(problem.size(w), totals, len(members), compensated=compensated)
+
+
+def gap_left(seen: float, before: float) -> float:
+    """Guess the gap at the end of a sweep from what its visits saw, and those of the one before."""
+    seen = max(seen, 0.0)  # shares are never negative but for rounding
+    left = sqrt(seen / before) if before > 0 else 1.0
+    return min(max(left, LEAST_LEFT), MOST_LEFT) * seen
