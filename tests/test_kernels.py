@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualsweep._jit import jit
-from dualsweep._random import random_state
 from dualsweep.kernels import certificate
 from dualsweep.kernels.binary import (
     add_weights,
@@ -21,12 +20,10 @@ from dualsweep.kernels.binary import (
     fill_support,
 )
 from dualsweep.kernels.losses import sum_losses
-from dualsweep.kernels.order import FILLED, REFERENCE, SEEN
 from dualsweep.kernels.scaling import best_multiple, rescale
 from dualsweep.losses import Box, of_numpy, protocol
 from dualsweep.problems.labels import few_classes
 from dualsweep.rows.layouts import as_rows
-from dualsweep.solvers.schedules import Auto
 
 N_ROWS, N_FEATURES = 30, 7
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=200)
@@ -633,28 +630,3 @@ def test_few_classes_are_not_looked_for_among_text_few_rows_and_nan():
     assert few_classes(np.array(["a", "b"] * 10_000)) is None
     assert few_classes(np.array([0, 1] * 10)) is None
     assert few_classes(np.full(20_000, np.nan)) is None
-
-
-@every_layout
-def test_a_recipe_is_the_order_that_it_makes(layout):
-    """Sweep after sweep: dual variables, weights, what was seen, and what is learned from it."""
-    oracle, problem = setup("hinge", layout, 1.5)
-    found = []
-    for composed in (False, True):
-        plan = Auto(np.arange(N_ROWS), random_state(3))
-        alpha, w, shares = np.zeros(N_ROWS), oracle.weights(np.zeros(N_ROWS)), np.zeros(N_ROWS)
-        for _ in range(4):
-            grads, gains = np.full((2, N_ROWS), np.nan)
-            order = plan.recipe() if composed else plan.next_order()
-            gain = problem.sweep(False, order, alpha, w, grads, gains, shares)
-            n = int(plan.numbers[FILLED]) if composed else len(order)
-            order = plan.order[:n].copy()
-            plan.observe(order, grads[:n], gains[:n])
-            found.append([order, alpha.copy(), w.copy(), grads, gains, shares.copy(), gain])
-            if composed:
-                assert plan.numbers[SEEN] == pytest.approx(shares.sum(), rel=1e-12)
-                assert plan.numbers[REFERENCE] >= 0.0
-        found.append([plan.preference, plan.numbers[REFERENCE]])
-    for one, other in zip(found[:5], found[5:], strict=True):
-        for each, same in zip(one, other, strict=True):
-            np.testing.assert_array_equal(each, same)

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualsweep._random import random_state, uniform
-from dualsweep.kernels.order import REFERENCE
 from dualsweep.solvers.schedules import (
     SCHEDULES,
     Adaptive,
@@ -314,7 +313,7 @@ def test_preferences_are_those_of_algorithm_5(schedule, c):
         plan.observe(order, gains[order], gains[order])
         order = plan.next_order()
         np.testing.assert_allclose(plan.preference, expected, rtol=1e-12)
-        assert plan.numbers[REFERENCE] == pytest.approx(reference, rel=1e-12)
+        assert plan.reference == pytest.approx(reference, rel=1e-12)
 
 
 def test_idle_visits_cost_preference():
@@ -322,7 +321,7 @@ def test_idle_visits_cost_preference():
     gains = fed(ROWS, [0.0, 1.0, 1.0, 1.0, 1.0, 1.0])
     for schedule, factor in ((Adaptive, np.exp(-1 / 5)), (Auto, 1 / 2)):
         plan = schedule(ROWS, random_state(0))
-        plan.numbers[REFERENCE] = 1.0
+        plan.reference = 1.0
         order = np.array([2, 3, 2])
         plan.observe(order, gains[order], gains[order])
         plan.next_order()
@@ -340,7 +339,7 @@ def test_preferences_stay_within_bounds(schedule):
         assert plan.preference.min() >= 1 / 20
         assert plan.preference.max() <= 20.0
     np.testing.assert_array_equal(plan.preference[ROWS[[0, -1]]], [1 / 20, 20.0])
-    assert np.isfinite(plan.numbers[REFERENCE])
+    assert np.isfinite(plan.reference)
 
 
 @pytest.mark.parametrize("schedule", [Adaptive, Auto])
@@ -350,7 +349,7 @@ def test_sweeps_without_any_gain_are_harmless(schedule):
     for gains in (zero, zero, one, zero, zero, one, one):
         observe(plan, gains, gains)
         assert np.isfinite(plan.preference).all()
-        assert np.isfinite(plan.numbers[REFERENCE])
+        assert np.isfinite(plan.reference)
     assert len(plan.next_order()) == len(ROWS)
 
 

@@ -7,13 +7,11 @@ formulation.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .._jit import jit
-from .._random import random_below, shuffle
-from ..kernels.order import Recipe, learn_and_compose
+from .._random import random_below, shuffle, uniform
+from .._typing import Array
 
 
 class Schedule:
@@ -24,19 +22,19 @@ class Schedule:
     # Whether slow sweeps may be given momentum; those of the papers are left as they are.
     momentum = False
 
-    def __init__(self, rows: Any, state: Any) -> None:
+    def __init__(self, rows: Array, state: Array) -> None:
         self.rows = np.asarray(rows, dtype=np.int64)  # never changed in place
         self.state = state
         self.expand()
 
-    def next_order(self) -> Any:
+    def next_order(self) -> Array:
         """Return the rows of the next sweep; the caller leaves them unchanged until `observe`."""
         return self.order
 
-    def observe(self, order: Any, grads: Any, gains: Any) -> None:
+    def observe(self, order: Array, grads: Array, gains: Array) -> None:
         """Learn from a finished sweep."""
 
-    def restrict(self, proven: Any) -> None:
+    def restrict(self, proven: Array) -> None:
         """Forget for good the rows i with ``proven[i]``: they are where the optimum has them."""
         self.rows = self.rows[~proven[self.rows]]
         self.expand()
@@ -53,7 +51,7 @@ class Cyclic(Schedule):
 class Permuted(Schedule):
     """Visit all rows in a new random order each sweep (Hsieh et al. 2008, section 3.1)."""
 
-    def next_order(self) -> Any:
+    def next_order(self) -> Array:
         shuffle(self.state, self.order)
         return self.order
 
@@ -61,7 +59,7 @@ class Permuted(Schedule):
 class Online(Schedule):
     """Draw each visit at random, with replacement (Hsieh et al. 2008, Algorithm 2)."""
 
-    def next_order(self) -> Any:
+    def next_order(self) -> Array:
         _draw(self.state, self.rows, self.order)
         return self.order
 
@@ -74,12 +72,12 @@ class Shrinking(Permuted):
     finite-termination rule of Algorithm 3, without its final accuracy: the loop stops on the gap).
     """
 
-    def __init__(self, rows: Any, state: Any) -> None:
+    def __init__(self, rows: Array, state: Array) -> None:
         super().__init__(rows, state)
         self.high, self.low = np.inf, -np.inf
         self.tolerance = 0.1
 
-    def observe(self, order: Any, grads: Any, gains: Any) -> None:
+    def observe(self, order: Array, grads: Array, gains: Array) -> None:
         kept, high, low = _shrink(order, grads, gains, self.high, self.low)
         self.order = order[:kept]
         self.high = high if high > 0 else np.inf
@@ -88,7 +86,7 @@ class Shrinking(Permuted):
             self.expand()
             self.tolerance *= 0.1
 
-    def restrict(self, proven: Any) -> None:
+    def restrict(self, proven: Array) -> None:
         self.rows = self.rows[~proven[self.rows]]
         self.order = self.order[~proven[self.order]]
 
@@ -108,12 +106,12 @@ class Alternating(Permuted):
 
     MOST_EFFORT = 5.0
 
-    def __init__(self, rows: Any, state: Any) -> None:
+    def __init__(self, rows: Array, state: Array) -> None:
         super().__init__(rows, state)
         self.tolerance = 1.0
         self.visits = 0  # by shrunk sweeps, since the last full one
 
-    def observe(self, order: Any, grads: Any, gains: Any) -> None:
+    def observe(self, order: Array, grads: Array, gains: Array) -> None:
         moved = gains > 0.0
         fulfilled = np.abs(grads[moved]).max(initial=0.0) < self.tolerance
         if not self.shrunk and fulfilled:
@@ -137,33 +135,22 @@ class Adaptive(Schedule):
     rate = 1 / 5  # c of Algorithm 5
     idle = float(np.exp(-1 / 5))  # factor for a visit without gain, exp(-c)
 
-    def __init__(self, rows: Any, state: Any) -> None:
+    def __init__(self, rows: Array, state: Array) -> None:
         super().__init__(rows, state)
         self.preference = np.ones(self.rows.max(initial=-1) + 1)
-        self.numbers = np.zeros(3)
-        self.latest = NOTHING
+        self.reference = 0.0  # the fading average of gains
+        self.latest: tuple[Array, Array] | None = None
 
-    def recipe(self) -> Recipe:
-        """Return how the next order is to be made; see `dualsweep.kernels.order`."""
-        visited, gains = self.latest
-        self.latest = NOTHING
-        return Recipe(
-            state=self.state,
-            rows=self.rows,
-            preference=self.preference,
-            order=self.order,
-            visited=visited,
-            gains=gains,
-            rate=self.rate,
-            idle=self.idle,
-            numbers=self.numbers,
-        )
+    def next_order(self) -> Array:
+        if self.latest is not None:
+            self.reference = _adapt(
+                *self.latest, self.preference, self.reference, self.rate, self.idle
+            )
+            self.latest = None
+        return self.order[: _compose(self.state, self.rows, self.preference, self.order)]
 
-    def next_order(self) -> Any:
-        return self.order[: learn_and_compose(self.recipe())]
-
-    def observe(self, order: Any, grads: Any, gains: Any) -> None:
-        self.latest = order, gains  # learned from when there is another sweep
+    def observe(self, order: Array, grads: Array, gains: Array) -> None:
+        self.latest = order, gains  # the last sweep of a run teaches nothing
 
     def expand(self) -> None:
         self.order = np.empty_like(self.rows)  # to be composed
@@ -193,18 +180,18 @@ SCHEDULES: dict[str, type[Schedule]] = {
     "adaptive": Adaptive,
 }
 
-NOTHING = np.empty(0, np.int64), np.empty(0)  # has been visited, or gained
+MIN_PREFERENCE, MAX_PREFERENCE = 1 / 20, 20.0
 
 
 @jit
-def _draw(state: Any, rows: Any, order: Any) -> None:
+def _draw(state: Array, rows: Array, order: Array) -> None:
     for t in range(order.shape[0]):
         order[t] = rows[random_below(state, rows.shape[0])]
 
 
 @jit
 def _shrink(
-    order: Any, grads: Any, gains: Any, high: float, low: float
+    order: Array, grads: Array, gains: Array, high: float, low: float
 ) -> tuple[int, float, float]:
     """Move the rows to keep to the front of `order`; return their number and the new thresholds.
 
@@ -224,3 +211,50 @@ def _shrink(
         order[kept] = order[t]
         kept += 1
     return kept, new_high, new_low
+
+
+@jit
+def _adapt(
+    visited: Array, gains: Array, preference: Array, reference: float, rate: float, idle: float
+) -> float:
+    """Raise the preference of rows that gained more than the fading average (Algorithm 5).
+
+    Returns the new average. After the first sweep it is the mean gain, and no preference changes.
+    """
+    n = visited.shape[0]
+    fade = 1.0 / max(n, 1)
+    if reference == 0.0:
+        for t in range(n):
+            reference += gains[t]
+        return fade * reference
+    for t in range(n):
+        i = visited[t]
+        gain = gains[t]
+        factor = idle if gain == 0.0 else np.exp(rate * (gain / reference - 1.0))
+        preference[i] = min(max(factor * preference[i], MIN_PREFERENCE), MAX_PREFERENCE)
+        reference += fade * (gain - reference)
+    return reference
+
+
+@jit
+def _compose(state: Array, rows: Array, preference: Array, order: Array) -> int:
+    """Fill `order` with each row as often as its preference says (Algorithm 4), in random order.
+
+    Returns how many visits that makes.
+    """
+    n = order.shape[0]
+    remaining = 0.0
+    for i in rows:
+        remaining += preference[i]
+    filled = 0
+    for i in rows:
+        times = preference[i] * (n - filled) / remaining
+        count = int(times)
+        if uniform(state) < times - count:
+            count += 1
+        for _ in range(min(count, n - filled)):
+            order[filled] = i
+            filled += 1
+        remaining -= preference[i]
+    shuffle(state, order[:filled])
+    return filled

@@ -10,13 +10,12 @@ import numpy as np
 
 from .._random import random_state
 from ..kernels.certificate import relative
-from ..kernels.order import FILLED, SEEN
 from ..problems.binary import BinaryProblem
 from ..problems.multiclass import MulticlassProblem
 from ..problems.run import Estimate, PointRun, gap_left
 from .momentum import Momentum
 from .policy import Policy
-from .schedules import SCHEDULES, Adaptive
+from .schedules import SCHEDULES
 
 # A certificate is computed when the gap seen by the sweeps says it will hold, and every now and
 # then. After the first, those that do not hold may cost up to CHECK_BUDGET of the run. Before there
@@ -182,9 +181,6 @@ class MemorySweeper:
         self.shares = np.zeros(run.problem.n_rows)
         per_row = self.problem.passes.per_row * max(self.problem.weights_shape[1:], default=1)
         self.step = max(int(ENTRIES_PER_CALL / per_row), 1)
-        whole = run.problem.n_rows <= self.step  # a sweep is one call of a kernel
-        binary = isinstance(run.problem, BinaryProblem)
-        self.composed = whole and binary and isinstance(self.plan, Adaptive)
         self.seen = 0.0
         run.narrow = self.problem.passes.rows.data.dtype == np.float32 and run.tol >= FLOAT32_TOL
 
@@ -198,16 +194,16 @@ class MemorySweeper:
     ) -> tuple[int, float]:
         """Do one sweep, unless told to stop; return the number of visits and the dual's gain."""
         problem = problem or self.problem
-        plan: Any = self.plan
-        order = plan.recipe() if self.composed else plan.next_order()
-        n, step = len(plan.order if self.composed else order), self.step
+        plan, step = self.plan, self.step
+        order = plan.next_order()
+        n = len(order)
         grads, gains = np.empty(n), np.empty(n)
         done, gain = 0, 0.0
         for start in range(0, n, step):
             part = slice(start, start + step)
             gain += problem.sweep(
                 shrunk=plan.shrunk,
-                order=order if self.composed else order[part],
+                order=order[part],
                 alpha=run.alpha,
                 w=w,
                 grads=grads[part],
@@ -217,11 +213,7 @@ class MemorySweeper:
             done = min(part.stop, n)
             if run.poll():
                 break
-        if self.composed:
-            order, done = plan.order, int(plan.numbers[FILLED])
-            self.seen = float(plan.numbers[SEEN])
-        else:
-            self.seen = float(np.add.reduce(self.shares))
+        self.seen = float(np.add.reduce(self.shares))
         plan.observe(order[:done], grads[:done], gains[:done])
         return done, gain
 

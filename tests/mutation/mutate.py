@@ -49,11 +49,7 @@ TESTS = {
     "kernels/sorting.py": "tests/test_subproblems.py -k 'sort and walk'",
     "kernels/crammer_singer.py": BLOCKS.format("crammer"),
     "kernels/weston_watkins.py": BLOCKS.format("weston"),
-    "solvers/schedules.py": "tests/test_schedules.py -k 'not inside_the_sweep'",
-    "kernels/order.py": (
-        "tests/test_schedules.py tests/test_kernels.py "
-        "-k 'algorithm or recipe or idle or bounds or random_order or any_gain'"
-    ),
+    "solvers/schedules.py": "tests/test_schedules.py",
     "kernels/certificate.py": "tests/test_kernels.py -k 'certificate or tiny'",
     "kernels/intercept.py": "tests/test_free_intercept.py -k intercept_is_best",
     "kernels/binary.py": (
