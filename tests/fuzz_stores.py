@@ -22,12 +22,11 @@ from dualsweep.io import (
     _checks,
     _files,
     _npz,
-    _store_format,
-    _store_reading,
     checkpoint,
     open_store,
     write_store,
 )
+from dualsweep.io.store import format, reading
 from dualsweep.placements.blocks import duals, sweeps
 from dualsweep.placements.blocks.duals import BinaryDuals
 from dualsweep.placements.blocks.sweeps import BlockProblem, BlockSweeper
@@ -44,7 +43,7 @@ def forged(folder):
     try:
         header = json.loads((folder / "header.json").read_text())
         for b, block in enumerate(header["blocks"]):
-            for name in _store_format.ARRAYS:
+            for name in format.ARRAYS:
                 content = (folder / f"{b:06d}.{name}.npy").read_bytes()
                 block[name] = {"bytes": len(content), "crc32": crc32(content)}
         header.pop("crc32", None)
@@ -164,8 +163,8 @@ if __name__ == "__main__":
             _checks,
             _files,
             _npz,
-            _store_format,
-            _store_reading,
+            format,
+            reading,
             checkpoint,
             duals,
             sweeps,

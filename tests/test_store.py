@@ -19,10 +19,10 @@ from dualsweep.io import (
     load_data,
     load_svmlight,
     open_store,
-    svmlight,
     write_store,
 )
-from dualsweep.io._store_format import ARRAYS
+from dualsweep.io.store.format import ARRAYS
+from dualsweep.io.svmlight import loading
 from dualsweep.rows.layouts import as_rows
 
 
@@ -91,7 +91,7 @@ def test_rows_in_memory(path, problem, dtype, block_bytes):
 @pytest.mark.parametrize("block_bytes", [1, 1000, 10**6])
 def test_text(path, text, monkeypatch, block_bytes, n_jobs):
     X, y = load_data(text)
-    monkeypatch.setattr(svmlight, "CHUNK", 500)
+    monkeypatch.setattr(loading, "CHUNK", 500)
     written = convert_svmlight(text, path, block_bytes=block_bytes, n_jobs=n_jobs)
     assert y.dtype == np.int64
     assert_whole(written, X, y, block_bytes)
@@ -132,7 +132,7 @@ def test_labels_of_any_plain_type(path, labels):
 
 
 def test_labels_of_text_stay_floats_if_one_is_not_whole(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(svmlight, "CHUNK", 4)
+    monkeypatch.setattr(loading, "CHUNK", 4)
     file = tmp_path / "data.svm"
     file.write_text("1 1:1\n2 1:1\n0.5 1:1\n")
     written = convert_svmlight(file, path, block_bytes=1)
@@ -144,7 +144,7 @@ def test_labels_of_text_stay_floats_if_one_is_not_whole(path, tmp_path, monkeypa
 
 @pytest.mark.parametrize("block_bytes", [1, 100, 10**6])
 def test_text_that_turns_out_to_count_from_0(path, tmp_path, monkeypatch, block_bytes):
-    monkeypatch.setattr(svmlight, "CHUNK", 20)
+    monkeypatch.setattr(loading, "CHUNK", 20)
     file = tmp_path / "data.svm"
     file.write_text("1 2:1 5:2\n\n2\n" * 5 + "1 0:3 7:4\n" + "3 3:1\n" * 5)
     X, y = load_data(file)
@@ -164,7 +164,7 @@ def test_text_whose_first_column_is_said(path, tmp_path):
 
 
 def test_indices_beyond_int32_in_some_block(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(svmlight, "CHUNK", 8)
+    monkeypatch.setattr(loading, "CHUNK", 8)
     file = tmp_path / "data.svm"
     file.write_text("1 1:1\n1 3000000000:2\n1 3:1\n")
     found = convert_svmlight(file, path, block_bytes=1)
@@ -182,7 +182,7 @@ def test_rows_without_entries(path, tmp_path):
 
 
 def test_memory_is_bounded(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(svmlight, "CHUNK", 50_000)
+    monkeypatch.setattr(loading, "CHUNK", 50_000)
     file = tmp_path / "data.svm"
     line = " ".join(f"{j}:0.{j}" for j in range(1, 60))
     file.write_text(f"1 {line}\n" * 10_000)
@@ -248,7 +248,7 @@ def test_what_is_no_store_is_never_replaced(path, force):
 
 def test_a_failed_conversion_keeps_the_old_store(path, text, monkeypatch):
     write_store(path, np.eye(3), [1, 2, 3])
-    monkeypatch.setattr(svmlight, "CHUNK", 500)
+    monkeypatch.setattr(loading, "CHUNK", 500)
     calls = []
 
     def full(descriptor):
@@ -265,9 +265,10 @@ def test_a_failed_conversion_keeps_the_old_store(path, text, monkeypatch):
 
 KILLED = """
 import sys, time
-from dualsweep.io import convert_svmlight, svmlight
+from dualsweep.io import convert_svmlight
+from dualsweep.io.svmlight import loading
 
-svmlight.CHUNK = 500
+loading.CHUNK = 500
 
 def watch(n):
     print(n, flush=True)

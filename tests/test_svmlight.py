@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from naive import nearest_float, parse_svmlight
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from dualsweep.io import _chunks, _parsing, load_data, load_svmlight, svmlight
-from dualsweep.io._decimals import (
+from dualsweep.io import load_data, load_svmlight
+from dualsweep.io.svmlight import loading, parsing
+from dualsweep.io.svmlight.decimals import (
     EXPONENTS,
     FIVES,
     LEAST_POWER,
@@ -180,7 +181,7 @@ def test_words_that_float_takes(path):
 
 
 def test_more_hard_numbers_than_expected(path, monkeypatch):
-    monkeypatch.setattr(_parsing, "HARD", 2)
+    monkeypatch.setattr(parsing, "HARD", 2)
     tokens = [f"0.{j:030d}" for j in range(1, 50)]
     X, _ = load(path, b"1 " + " ".join(f"{j}:{t}" for j, t in enumerate(tokens)).encode())
     np.testing.assert_array_equal(X.data, [float(token) for token in tokens])
@@ -233,7 +234,7 @@ def test_bitwise_what_scikit_learn_reads(path, dtype, zero_based):
 def test_chunks_and_threads_change_nothing(path, monkeypatch, chunk, n_jobs):
     content = TEXT * 3 + b"\n" + TEXT
     whole = load(path, content)
-    monkeypatch.setattr(svmlight, "CHUNK", chunk)
+    monkeypatch.setattr(loading, "CHUNK", chunk)
     assert_same(load_svmlight(path, n_jobs=n_jobs), whole)
 
 
@@ -276,7 +277,7 @@ def test_indices_beyond_int32(path, index):
 
 
 def test_a_wide_index_in_some_chunk(path, monkeypatch):
-    monkeypatch.setattr(svmlight, "CHUNK", 8)
+    monkeypatch.setattr(loading, "CHUNK", 8)
     X, _ = load(path, b"1 1:1\n1 2:1\n1 3000000000:2\n1 3:1\n", n_jobs=2)
     assert X.indices.tolist() == [0, 1, 2999999999, 2]
 
@@ -289,7 +290,7 @@ def test_several_labels(path, monkeypatch):
     assert y == [(1.0, 2.0, 3.0), (), (7.0,), (), (-0.5, 100.0)]
     assert_as_naive((X, y), MULTILABEL, one_based=True, multilabel=True)
     assert_same((X, y), load_svmlight_file(str(path), multilabel=True))
-    monkeypatch.setattr(svmlight, "CHUNK", 5)
+    monkeypatch.setattr(loading, "CHUNK", 5)
     assert_same(load_svmlight(path, multilabel=True, n_jobs=2), (X, y))
 
 
@@ -310,7 +311,7 @@ def compress(request):
 def test_compressed_text(path, monkeypatch, compress, n_jobs):
     content = TEXT * 50
     whole = load(path, content)
-    monkeypatch.setattr(svmlight, "CHUNK", 1000)
+    monkeypatch.setattr(loading, "CHUNK", 1000)
     assert_same(load(path, compress(content), n_jobs=n_jobs), whole)
     both = compress(content[:777]) + compress(content[777:])
     assert_same(load(path, both, n_jobs=n_jobs), whole)
@@ -333,7 +334,7 @@ def test_zstandard_is_not_there(path, monkeypatch):
     def fail(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(_chunks, "import_module", fail)
+    monkeypatch.setattr("dualsweep.io.svmlight.text.import_module", fail)
     with pytest.raises(ImportError, match=r'pip install "dualsweep\[zst\]"'):
         load(path, b"\x28\xb5\x2f\xfd")
 
@@ -351,14 +352,14 @@ def test_pipes(path, load_pipe):
 
 
 def test_rows_that_grow_along_the_file(path, monkeypatch):
-    monkeypatch.setattr(svmlight, "CHUNK", 100)
+    monkeypatch.setattr(loading, "CHUNK", 100)
     lines = [f"{i} " + " ".join(f"{j}:{j}" for j in range(1, i)) for i in range(200)]
     content = "\n".join([*lines, *reversed(lines)]).encode()
     assert_as_naive(load(path, content), content, one_based=True)
 
 
 def test_watching(path, monkeypatch):
-    monkeypatch.setattr(svmlight, "CHUNK", 10)
+    monkeypatch.setattr(loading, "CHUNK", 10)
     seen = []
     load(path, TEXT, watch=seen.append)
     assert seen == sorted(seen)
@@ -427,14 +428,14 @@ def test_malformed_text(path, content, line, column, said, dtype):
 @pytest.mark.parametrize("n_jobs", [1, 3])
 @pytest.mark.parametrize("chunk", [1, 10, 1000])
 def test_the_first_bad_line_is_named(path, monkeypatch, chunk, n_jobs):
-    monkeypatch.setattr(svmlight, "CHUNK", chunk)
+    monkeypatch.setattr(loading, "CHUNK", chunk)
     content = b"# one\r\n" + b"1 1:1 # fine\n\n" * 40 + b"1 5:x 3:1\n1 2:y\nz"
     with pytest.raises(ValueError, match=r"line 82, column 5: 'x' is not a number"):
         load(path, content, n_jobs=n_jobs)
 
 
 def test_bad_numbers_come_before_later_bad_entries(path, monkeypatch):
-    monkeypatch.setattr(_parsing, "HARD", 1)
+    monkeypatch.setattr(parsing, "HARD", 1)
     content = b"1 1:inf 2:nan 3:one 4\n"
     with pytest.raises(ValueError, match=r"line 1, column 17: 'one' is not a number"):
         load(path, content)

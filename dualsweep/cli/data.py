@@ -14,11 +14,10 @@ import scipy.sparse as sp
 import typer
 
 from ..io import Store, convert_svmlight, load_data, load_model, open_store, write_store
-from ..io._parsing import Block
-from ..io._store_placing import check_new_store
 from ..io.liblinear import MAGIC
 from ..io.model import CERTIFICATE
-from ..io.svmlight import iter_svmlight
+from ..io.store.directory import check_new_store
+from ..io.svmlight import Block, iter_svmlight
 from ._command import FAILED, MEGABYTE, Command
 from ._options import (
     Force,

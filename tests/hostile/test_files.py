@@ -29,9 +29,6 @@ from dualsweep.datasets import make_text_like
 from dualsweep.io import (
     _checks,
     _files,
-    _store_format,
-    _store_reading,
-    _store_writing,
     convert_svmlight,
     load_data,
     load_liblinear,
@@ -42,8 +39,10 @@ from dualsweep.io import (
     save_model,
     write_store,
 )
-from dualsweep.io._store_placing import new_store
 from dualsweep.io.checkpoint import Checkpoint
+from dualsweep.io.store import format, reading, writing
+from dualsweep.io.store.directory import new_store
+from dualsweep.io.svmlight import loading
 from dualsweep.placements.blocks.sweeps import BYTES_PER_ROW, room_for_blocks
 
 resource = pytest.importorskip("resource", reason="of limits, pipes, links and signals")
@@ -1148,7 +1147,7 @@ def test_checksums_are_compared_once(store, monkeypatch):
         compared.append(len(content))
         return crc32(content)
 
-    monkeypatch.setattr(_store_reading, "crc32", count)
+    monkeypatch.setattr(reading, "crc32", count)
     for _ in range(3):
         for b in range(len(store)):
             store.read(b)
@@ -1277,7 +1276,7 @@ def test_a_header_of_a_gigabyte(folder, store):
 
 
 def test_a_store_of_more_blocks_than_can_be_read_is_not_written(folder, text, monkeypatch):
-    for place in (_store_writing, _store_format, _checks):
+    for place in (writing, format, _checks):
         monkeypatch.setattr(place, "MOST_TEXT", 2000)
     with pytest.raises(ValueError, match=r"120 blocks are too many for a store; raise block_bytes"):
         write_store("many", *text, block_bytes=1)
@@ -1501,9 +1500,7 @@ def test_checkpoints_that_are_no_files(folder, store):
 )
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_labels_that_would_become_others(folder, monkeypatch, label, line, n_jobs):
-    from dualsweep.io import svmlight
-
-    monkeypatch.setattr(svmlight, "CHUNK", 16)
+    monkeypatch.setattr(loading, "CHUNK", 16)
     (folder / "data.svm").write_text(f"9007199254740992 1:1\n# none\n {label} 1:2\n1 1:1\n")
     said = rf"data\.svm, line {line}, column 2: float64 does not have the label '{label}'"
     for read in (load_svmlight, load_data):

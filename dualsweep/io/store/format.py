@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from ._checks import MOST_TEXT, is_count, parse_object
-from ._files import naming
+from .._checks import MOST_TEXT, is_count, parse_object
+from .._files import naming
 
 FORMAT = "dualsweep store"
 VERSION = 1

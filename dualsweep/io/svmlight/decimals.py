@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .._jit import jit_inline, leading_zeros, load_word, multiply_high, trailing_zeros
+from ..._jit import jit_inline, leading_zeros, load_word, multiply_high, trailing_zeros
 
 MINUS, PLUS, POINT, ZERO, SMALL_E, LARGE_E = b"-+.0eE"
 

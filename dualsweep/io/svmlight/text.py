@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ._files import naming
-from ._text import NEWLINE
+from .._files import naming
+from .kernel import NEWLINE
 
 PADDING = 8  # a newline, and what the kernel may read after it
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .._threads import count_threads
-from ._chunks import Slot, read_chunks
-from ._parsing import Block, MalformedError, parse_chunk
+from ..._threads import count_threads
+from .parsing import Block, MalformedError, parse_chunk
+from .text import Slot, read_chunks
 
 TABLES = {".csv", ".tsv", ".parquet", ".feather"}
 ABOUT_TABLES = (

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._chunks import Slot
-from ._text import DONE, HUGE_INDEX, MOST_INDEX_DIGITS, NO_ENTRY, Walk, parse_lines
+from .kernel import DONE, HUGE_INDEX, MOST_INDEX_DIGITS, NO_ENTRY, Walk, parse_lines
+from .text import Slot
 
 HARD = 4096  # numbers left to Python that a chunk has room for at first
 SHOWN = 40  # characters of bad text in an error

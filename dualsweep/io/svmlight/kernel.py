@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._jit import jit, jit_inline
-from ._decimals import float_bits, scan_decimal, scan_digits
+from ..._jit import jit, jit_inline
+from .decimals import float_bits, scan_decimal, scan_digits
 
 TAB, NEWLINE, RETURN, SPACE, HASH, COMMA, COLON = b"\t\n\r #,:"
 QUERY = tuple(b"qid:")

@@ -15,10 +15,10 @@ from zlib import crc32
 import numpy as np
 import scipy.sparse as sp
 
-from ._checks import check_characters, check_indices, check_indptr
-from ._files import naming
-from ._npz import read_npy_header
-from ._store_format import ARRAYS, array_file, canonical, read_header
+from .._checks import check_characters, check_indices, check_indptr
+from .._files import naming
+from .._npz import read_npy_header
+from .format import ARRAYS, array_file, canonical, read_header
 
 LONGEST_START = 1 << 14  # bytes before the numbers in a file of NumPy; it reads no more than 10,000
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ._files import follow, mode_of, naming, taken, temporary_beside
-from ._store_format import ARRAYS, HEADER, array_file, read_header
+from .._files import follow, mode_of, naming, taken, temporary_beside
+from .format import ARRAYS, HEADER, array_file, read_header
 
 OCCUPIED = (errno.EEXIST, errno.ENOTEMPTY)
 

@@ -13,12 +13,12 @@ from zlib import crc32
 import numpy as np
 import scipy.sparse as sp
 
-from ._checks import MOST_TEXT
-from ._npz import plain
-from ._store_format import ARRAYS, CRC, FORMAT, HEADER, VERSION, array_file, canonical
-from ._store_placing import new_store
-from ._store_reading import Store
-from .svmlight import iter_svmlight
+from .._checks import MOST_TEXT
+from .._npz import plain
+from ..svmlight import iter_svmlight
+from .directory import new_store
+from .format import ARRAYS, CRC, FORMAT, HEADER, VERSION, array_file, canonical
+from .reading import Store
 
 BLOCK_BYTES = 64 << 20
 FLOATS = (np.float32, np.float64)
@@ -170,7 +170,7 @@ class ChunkWriter:
         self._writer.flush()
         if len(self._labels) > 1:
             dtype = np.result_type(*self._labels)
-            for b in range(self._writer.n_blocks):
+            for b in range(len(self._writer.blocks)):
                 self._writer.change(b, "y", lambda y: y.astype(dtype))
         self.store = self._writer.finish(self._n_features, self._dtype)
 
@@ -226,19 +226,19 @@ def convert_svmlight(
             elif zero_based == "auto" and base == 1 and block.lowest == 0:
                 # It counts from 0 after all. What is written is off by one, until the end.
                 writer.flush()
-                base, n_late = 0, writer.n_blocks
+                base, n_late = 0, len(writer.blocks)
             np.subtract(block.indices, base, out=block.indices)
             if len(block.data):
                 highest = max(highest, block.highest - base)
             integers = integers and _are_integers(block.labels)
             writer.append(block.data, block.indices, block.indptr, block.labels)
         writer.flush()
-        if writer.n_blocks == 0:
+        if not writer.blocks:
             raise ValueError(f"{file} has no rows.")
         for b in range(n_late):
             writer.change(b, "indices", lambda indices: indices + 1)
         if integers:
-            for b in range(writer.n_blocks):
+            for b in range(len(writer.blocks)):
                 writer.change(b, "y", lambda y: y.astype(np.int64))
         store = writer.finish(highest + 1, dtype)
     store.path = Path(path)
@@ -260,10 +260,6 @@ class Writer:
         self.block_bytes = self.room = block_bytes
         self.pending: list[tuple[Any, ...]] = []
         self.blocks: list[dict[str, Any]] = []
-
-    @property
-    def n_blocks(self) -> int:
-        return len(self.blocks)
 
     def append(self, data: Any, indices: Any, indptr: Any, y: Any) -> None:
         """Add rows; `indptr` starts at 0."""
