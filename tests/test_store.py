@@ -142,13 +142,15 @@ def test_labels_of_text_stay_floats_if_one_is_not_whole(path, tmp_path, monkeypa
     assert np.isnan(convert_svmlight(file, path, force=True).y[1])
 
 
+@pytest.mark.parametrize("columns", [(5, 7), (7, 5)])  # the last column comes late, or early
 @pytest.mark.parametrize("block_bytes", [1, 100, 10**6])
-def test_text_that_turns_out_to_count_from_0(path, tmp_path, monkeypatch, block_bytes):
+def test_text_that_turns_out_to_count_from_0(path, tmp_path, monkeypatch, block_bytes, columns):
     monkeypatch.setattr(loading, "CHUNK", 20)
     file = tmp_path / "data.svm"
-    file.write_text("1 2:1 5:2\n\n2\n" * 5 + "1 0:3 7:4\n" + "3 3:1\n" * 5)
+    early, late = f"1 2:1 {columns[0]}:2\n\n2\n" * 5, f"1 0:3 {columns[1]}:4\n"
+    file.write_text(early + "3 3:1\n" * 5 + late + "3 3:1\n" * 5)
     X, y = load_data(file)
-    assert X.shape == (16, 8)
+    assert X.shape == (21, 8)
     found = convert_svmlight(file, path, block_bytes=block_bytes)
     assert_whole(found, X, y, block_bytes, full=False)
 

@@ -215,32 +215,29 @@ def convert_svmlight(
     """
     with new_store(Path(path), force) as folder:
         writer = Writer(folder, block_bytes)
-        base, highest, integers = int(not zero_based), -1, True
-        known = zero_based != "auto"
-        n_late = 0
+        # "auto" takes the first column to have index 1 until an index 0 comes.
+        base = 1 if zero_based == "auto" else int(not zero_based)
+        highest, integers, n_to_shift = -1, True, 0
         for block in iter_svmlight(
             file, dtype=dtype, zero_based=zero_based, n_jobs=n_jobs, watch=watch
         ):
-            if len(block.data) and not known:
-                base, known = int(block.lowest > 0), True
-            elif zero_based == "auto" and base == 1 and block.lowest == 0:
-                # It counts from 0 after all. What is written is off by one, until the end.
-                writer.flush()
-                base, n_late = 0, len(writer.blocks)
+            if zero_based == "auto" and block.lowest < base:
+                writer.flush()  # the blocks so far are off by one, until the end
+                base, n_to_shift = 0, len(writer.blocks)
             np.subtract(block.indices, base, out=block.indices)
             if len(block.data):
-                highest = max(highest, block.highest - base)
+                highest = max(highest, block.highest)
             integers = integers and _are_integers(block.labels)
             writer.append(block.data, block.indices, block.indptr, block.labels)
         writer.flush()
         if not writer.blocks:
             raise ValueError(f"{file} has no rows.")
-        for b in range(n_late):
+        for b in range(n_to_shift):
             writer.change(b, "indices", lambda indices: indices + 1)
         if integers:
             for b in range(len(writer.blocks)):
                 writer.change(b, "y", lambda y: y.astype(np.int64))
-        store = writer.finish(highest + 1, dtype)
+        store = writer.finish(max(highest + 1 - base, 0), dtype)
     store.path = Path(path)
     return store
 
