@@ -23,8 +23,8 @@ from dualsweep.io.svmlight import loading, parsing
 from dualsweep.io.svmlight.decimals import (
     EXPONENTS,
     FIVES,
-    LEAST_POWER,
-    MOST_POWER,
+    MAX_POWER,
+    MIN_POWER,
     float_bits,
 )
 
@@ -74,7 +74,7 @@ def assert_same(left, right):
 
 def test_powers_of_five_are_truncated_to_64_bits():
     for q, top, exponent in zip(
-        range(LEAST_POWER, MOST_POWER + 1), FIVES.tolist(), EXPONENTS.tolist(), strict=True
+        range(MIN_POWER, MAX_POWER + 1), FIVES.tolist(), EXPONENTS.tolist(), strict=True
     ):
         power = Fraction(10) ** q / Fraction(2) ** exponent
         assert 2**63 <= top <= power < top + 1
@@ -181,7 +181,7 @@ def test_words_that_float_takes(path):
 
 
 def test_more_hard_numbers_than_expected(path, monkeypatch):
-    monkeypatch.setattr(parsing, "HARD", 2)
+    monkeypatch.setattr(parsing, "DEFERRED", 2)
     tokens = [f"0.{j:030d}" for j in range(1, 50)]
     X, _ = load(path, b"1 " + " ".join(f"{j}:{t}" for j, t in enumerate(tokens)).encode())
     np.testing.assert_array_equal(X.data, [float(token) for token in tokens])
@@ -435,7 +435,7 @@ def test_the_first_bad_line_is_named(path, monkeypatch, chunk, n_jobs):
 
 
 def test_bad_numbers_come_before_later_bad_entries(path, monkeypatch):
-    monkeypatch.setattr(parsing, "HARD", 1)
+    monkeypatch.setattr(parsing, "DEFERRED", 1)
     content = b"1 1:inf 2:nan 3:one 4\n"
     with pytest.raises(ValueError, match=r"line 1, column 17: 'one' is not a number"):
         load(path, content)

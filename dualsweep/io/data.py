@@ -97,6 +97,7 @@ def _load_svmlight(path: Path, n_features: int | None, **options: Any) -> tuple[
                 f"beyond the {n_features:,} that are asked for.",
                 stacklevel=3,
             )
+    assert isinstance(y, np.ndarray)
     with np.errstate(invalid="ignore"):  # NaN is no integer, and stays
         labels = y.astype(np.int64)
     return X, labels if np.array_equal(labels, y) else y

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..._threads import count_threads
+from ..._typing import Array
 from .parsing import Block, MalformedError, parse_chunk
-from .text import Slot, read_chunks
+from .text import Memory, read_chunks
 
 TABLES = {".csv", ".tsv", ".parquet", ".feather"}
 ABOUT_TABLES = (
@@ -29,33 +30,33 @@ CHUNK = 4 << 20  # bytes of text that a thread parses at a time
 def load_svmlight(
     path: str | Path,
     *,
-    dtype: Any = np.float64,
+    dtype: npt.DTypeLike = np.float64,
     n_features: int | None = None,
     zero_based: bool | str = "auto",
     multilabel: bool = False,
     n_jobs: int | None = None,
     watch: Callable[[int], None] | None = None,
-) -> tuple[sp.csr_array, Any]:
+) -> tuple[sp.csr_array, Array | list[tuple[float, ...]]]:
     r"""Read svmlight (LIBSVM) text: ``label index:value index:value ...``, one row per line.
 
     Parameters
     ----------
     path : str or Path
-        The file: text, or text compressed by gzip, bzip2, xz or Zstandard, which its first bytes
-        tell. Zstandard needs Python 3.14 or the extra ``dualsweep[zst]``.
+        The file: text, or text compressed by gzip, bzip2, xz or Zstandard, as its first bytes say.
+        Zstandard needs Python 3.14 or the extra ``dualsweep[zst]``.
     dtype : {np.float64, np.float32}, default=np.float64
         Type of the values.
     n_features : int, default=None
-        Number of columns, at least as many as the file has; those, if None.
+        Number of columns, at least as many as the file has. None means as many.
     zero_based : bool or "auto", default="auto"
         Whether the first column has index 0, or 1 as LIBSVM counts. "auto": 0 if that occurs in
         the file.
     multilabel : bool, default=False
-        Whether lines have any number of labels, with commas between.
+        Whether lines have any number of labels, separated by commas.
     n_jobs : int, default=None
         Threads. None means 1, -1 all cores. The result does not depend on it.
     watch : callable, default=None
-        Called, as reading goes on, with the number of bytes of the file that have been read.
+        Called with the number of bytes of the file that have been read, as reading goes on.
 
     Returns
     -------
@@ -71,13 +72,13 @@ def load_svmlight(
 
     Notes
     -----
-    A value is the `dtype` nearest to the decimal number, and so is what Python's `float` gives
-    (`scikit-learn` rounds float32 twice, by way of float64, and thereby sometimes wrongly). The
-    words that `float` takes, nan and inf, are taken too, and too large numbers are inf; `fit`
-    refuses them. Labels are float64; from 2^53 on, where that does not have every integer any more,
-    a label that it does not have is refused: it would become another. Indices have to increase
-    along a line, as scikit-learn and LIBLINEAR want it, and have up to 18 digits. ``qid:`` after
-    the label, comments after ``#`` and blank lines are skipped.
+    A value is the `dtype` nearest to the decimal number, as Python's `float` gives it
+    (scikit-learn rounds float32 twice, by way of float64, and so sometimes wrongly). The words nan
+    and inf are read as `float` reads them, and numbers that are too large as inf; `fit` refuses
+    them. Labels are float64. A label from 2^53 on that float64 does not have is refused, since it
+    would become another label. Indices must increase along a line, as scikit-learn and LIBLINEAR
+    demand, and have up to 18 digits. ``qid:`` after the label, comments after ``#`` and blank lines
+    are skipped.
 
     Examples
     --------
@@ -99,22 +100,21 @@ def load_svmlight(
         if watch is not None:
             watch(n)
 
-    data, indices, labels = _Joined(dtype), _Joined(np.int32), _Joined(np.float64)
-    indptr, label_ptr = _Joined(np.int64), _Joined(np.int64)
+    data, indices, labels = _Growing(dtype), _Growing(np.int32), _Growing(np.float64)
+    indptr, label_ptr = _Growing(np.int64), _Growing(np.int64)
     lowest, highest = 1, -1
     for block in iter_svmlight(
         path, dtype=dtype, zero_based=zero_based, multilabel=multilabel, n_jobs=n_jobs, watch=note
     ):
         share = n_read / max(Path(path).stat().st_size, n_read) if n_read else 1.0
         indptr.append(block.indptr[1:] + data.n, share)
-        if multilabel:
+        if block.label_ptr is not None:
             label_ptr.append(block.label_ptr[1:] + labels.n, share)
-        if len(block.data):
-            lowest, highest = min(lowest, block.lowest), max(highest, block.highest)
-        for joined, part in ((data, block.data), (indices, block.indices), (labels, block.labels)):
-            joined.append(part, share)
+        for whole, part in ((data, block.data), (indices, block.indices), (labels, block.labels)):
+            whole.append(part, share)
+        lowest, highest = min(lowest, block.lowest), max(highest, block.highest)
     base = lowest if zero_based == "auto" else int(not zero_based)
-    found = highest + 1 - base if data.n else 0
+    found = max(highest + 1 - base, 0)
     if n_features is None:
         n_features = found
     elif n_features < found:
@@ -135,33 +135,32 @@ def load_svmlight(
     return X, [tuple(sorted(y[a:b].tolist())) for a, b in pairwise(ends)]
 
 
-class _Joined:
-    """Arrays one after the other, in room for as many as there will be by the look of it.
+class _Growing:
+    """An array that others are appended to, with room for as many as there will probably be.
 
-    Collected and joined at the end, they would take twice the memory.
+    Collecting all and joining them at the end would take twice the memory.
     """
 
     MARGIN = 1.1
-    MOST_GROWTH = 64  # the first rows may be unlike the others
+    MAX_GROWTH = 64  # the first rows may be unlike the others
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(self, dtype: npt.DTypeLike) -> None:
         self._room = np.empty(0, dtype)
         self.n = 0
 
-    def append(self, part: Any, share: float) -> None:
-        """Add an array; what there is then is about this share of all."""
+    def append(self, part: Array, share: float) -> None:
+        """Append an array; what there is then is about this share of all."""
         n = self.n + len(part)
         dtype = np.result_type(self._room, part)
         if n > len(self._room) or dtype != self._room.dtype:
-            growth = min(self.MARGIN / share, self.MOST_GROWTH)
-            room = np.empty(int(growth * n) + 1, dtype)
+            room = np.empty(int(min(self.MARGIN / share, self.MAX_GROWTH) * n) + 1, dtype)
             room[: self.n] = self._room[: self.n]
             self._room = room
         self._room[self.n : n] = part
         self.n = n
 
-    def array(self) -> Any:
-        """Return the whole, and no more room than it needs."""
+    def array(self) -> Array:
+        """Return the whole, without the room that is left."""
         self._room.resize(self.n, refcheck=False)
         return self._room
 
@@ -169,7 +168,7 @@ class _Joined:
 def iter_svmlight(
     path: str | Path,
     *,
-    dtype: Any = np.float64,
+    dtype: npt.DTypeLike = np.float64,
     zero_based: bool | str = "auto",
     multilabel: bool = False,
     n_jobs: int | None = None,
@@ -177,8 +176,8 @@ def iter_svmlight(
 ) -> Iterator[Block]:
     """Read svmlight text block by block, in bounded memory; see `load_svmlight`.
 
-    The blocks have indices as the text does: whether it counts from 0 or 1 is not known before the
-    last of them. The arrays of a block are used again for later ones: copy what is to last.
+    Indices are those of the text: whether it counts from 0 or 1 is known after the last block only.
+    The arrays of a block are used again for later ones, so copy what you keep.
     """
     path = Path(path)
     dtype = np.dtype(dtype)
@@ -187,39 +186,35 @@ def iter_svmlight(
     if zero_based not in (True, False, "auto"):
         raise ValueError(f'zero_based is {zero_based!r}, but must be True, False or "auto".')
     parse = partial(parse_chunk, dtype=dtype, one_based=not zero_based, multilabel=multilabel)
-    spare: list[Slot] = []
+    spare: list[Memory] = []
     n_lines = 0
     try:
-        for slot, block in _in_order(
-            parse, read_chunks(path, CHUNK, spare, watch), count_threads(n_jobs)
-        ):
+        chunks = read_chunks(path, CHUNK, spare, watch)
+        for memory, block in _parse_ahead(parse, chunks, count_threads(n_jobs)):
             n_lines += block.n_lines
             yield block
-            spare.append(slot)
+            spare.append(memory)
     except MalformedError as error:
-        line = n_lines + error.line
-        more = (
-            f" {ABOUT_TABLES}"
-            if TABLES & {suffix.lower() for suffix in Path(path).suffixes}
-            else ""
-        )
-        raise ValueError(f"{path}, line {line}, column {error.column}: {error}{more}") from None
+        about = f" {ABOUT_TABLES}" if TABLES & {end.lower() for end in path.suffixes} else ""
+        raise ValueError(
+            f"{path}, line {n_lines + error.line}, column {error.column}: {error}{about}"
+        ) from None
 
 
-def _in_order(
-    parse: Callable[[Slot, Any], Block], chunks: Iterator[tuple[Slot, Any]], n_threads: int
-) -> Iterator[tuple[Slot, Block]]:
-    """Yield what `parse` makes of the chunks, a few of which are being parsed ahead."""
+def _parse_ahead(
+    parse: Callable[[Memory, Array], Block], chunks: Iterator[tuple[Memory, Array]], n_threads: int
+) -> Iterator[tuple[Memory, Block]]:
+    """Yield the block of each chunk, in their order, while the next chunks are being parsed."""
     if n_threads == 1:
-        for slot, text in chunks:
-            yield slot, parse(slot, text)
+        for memory, text in chunks:
+            yield memory, parse(memory, text)
         return
-    waiting: deque[tuple[Slot, Any]] = deque()
+    waiting: deque[tuple[Memory, Future[Block]]] = deque()
     with ThreadPoolExecutor(n_threads) as pool:
-        for slot, text in chunks:
-            waiting.append((slot, pool.submit(parse, slot, text)))
+        for memory, text in chunks:
+            waiting.append((memory, pool.submit(parse, memory, text)))
             if len(waiting) > n_threads:
-                slot, future = waiting.popleft()
-                yield slot, future.result()
-        for slot, future in waiting:
-            yield slot, future.result()
+                memory, future = waiting.popleft()
+                yield memory, future.result()
+        for memory, future in waiting:
+            yield memory, future.result()

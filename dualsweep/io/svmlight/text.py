@@ -8,42 +8,45 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from io import BufferedIOBase, BufferedReader
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import numpy as np
+import numpy.typing as npt
 
+from ..._typing import Array
 from .._files import naming
 from .kernel import NEWLINE
 
-PADDING = 8  # a newline, and what the kernel may read after it
+PADDING = 8  # bytes for a newline, and for what the kernel may read after it
 
 
-class Slot:
-    """Memory for a chunk of text and its rows, used for one chunk after the other.
+class Memory:
+    """Arrays for a chunk of text and its rows, used again for later chunks.
 
-    A first read of 238 MB of text had 48,000 page faults with memory allocated for every chunk, and
-    has 2,000 to 5,000 with slots.
+    A first read of 238 MB of text had 48,000 page faults with new arrays for every chunk, and has
+    2,000 to 5,000 with these.
     """
 
     def __init__(self) -> None:
-        self._memory: dict[str, Any] = {}
+        self._bytes: dict[str, Array] = {}
 
-    def array(self, name: str, n: int, dtype: Any) -> Any:
-        """Return an array with anything in it; that of the same name is gone."""
+    def array(self, name: str, n: int, dtype: npt.DTypeLike) -> Array:
+        """Return an uninitialised array, in place of the last one of that name."""
         size = n * np.dtype(dtype).itemsize
-        if name not in self._memory or len(self._memory[name]) < size:
-            self._memory[name] = np.empty(size, np.uint8)
-        return self._memory[name][:size].view(dtype)
+        if name not in self._bytes or len(self._bytes[name]) < size:
+            self._bytes[name] = np.empty(size, np.uint8)
+        return self._bytes[name][:size].view(dtype)
 
 
 def read_chunks(
-    path: Path, size: int, spare: list[Slot], watch: Callable[[int], None] | None
-) -> Iterator[tuple[Slot, Any]]:
-    """Yield the text in pieces of whole lines, of about `size` bytes, each in a spare or new slot.
+    path: Path, size: int, spare: list[Memory], watch: Callable[[int], None] | None
+) -> Iterator[tuple[Memory, Array]]:
+    """Yield chunks of about `size` bytes, each in spare or new memory.
 
-    Text is read and not mapped into memory: that is as fast, and a file that somebody cuts short
-    meanwhile is no crash. The last line gets a newline if it has none.
+    Text is read and not mapped into memory: that is as fast, and a file that is cut short meanwhile
+    is an error and not a crash. The last line gets a newline if it has none.
     """
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}.")
@@ -51,12 +54,12 @@ def read_chunks(
         raise IsADirectoryError(f"{path} is a directory, not a file.")
     with path.open("rb") as file:
         stream, damages = _decompressed(file, path)
-        rest = b""  # of the last line
+        rest = b""  # the start of a line that goes on
         while True:
-            slot = spare.pop() if spare else Slot()
+            memory = spare.pop() if spare else Memory()
             start = len(rest)
-            room = start + max(size, start)  # twice as much each time in a long line
-            text = slot.array("text", room + PADDING, np.uint8)
+            room = start + max(size, start)  # doubles as long as a line does not end
+            text = memory.array("text", room + PADDING, np.uint8)
             view = memoryview(text.data)
             view[:start] = rest
             try:
@@ -64,17 +67,17 @@ def read_chunks(
                     end = start + stream.readinto(view[start:room])
             except damages as error:
                 raise ValueError(f"{path} is damaged or cut short ({error}).") from error
-            if watch is not None and file.seekable():  # a pipe has no place in it
+            if watch is not None and file.seekable():  # a pipe has no position
                 watch(file.tell())
             if end == start:
                 break
             cut = _after_last_newline(view[:end])
             rest = bytes(view[cut:end])
             if cut:
-                yield slot, text[:cut]
+                yield memory, text[:cut]
         if rest:
             text[end] = NEWLINE
-            yield slot, text[: end + 1]
+            yield memory, text[: end + 1]
 
 
 def _after_last_newline(view: memoryview, step: int = 1 << 16) -> int:
@@ -87,7 +90,9 @@ def _after_last_newline(view: memoryview, step: int = 1 << 16) -> int:
     return 0
 
 
-def _decompressed(file: Any, path: Path) -> tuple[Any, tuple[type[Exception], ...]]:
+def _decompressed(
+    file: BufferedReader, path: Path
+) -> tuple[BufferedIOBase, tuple[type[Exception], ...]]:
     """Return the text of a file, and what reading raises if the compressed file is damaged."""
     start = file.peek(8)
     if start.startswith(b"\x1f\x8b"):
@@ -102,8 +107,8 @@ def _decompressed(file: Any, path: Path) -> tuple[Any, tuple[type[Exception], ..
     return file, ()
 
 
-def _zstd(path: Path) -> Any:
-    """Import Python's module, or what brings it to Python before 3.14."""
+def _zstd(path: Path) -> ModuleType:
+    """Import Python's module, or its backport for Python before 3.14."""
     for name in ("compression.zstd", "backports.zstd"):
         try:
             return import_module(name)
