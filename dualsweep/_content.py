@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ._numba import options_of
+
 _PACKAGE = __name__.partition(".")[0]
 _CO_HAS_DOCSTRING = 0x4000000  # from Python 3.14 on
 
@@ -103,15 +105,13 @@ class _Reader:
         if isinstance(value, np.ndarray):
             data = sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
             return f"array {value.dtype} {value.shape} {data}"
-        # A kernel or an intrinsic of numba's, with the Python function that it was made of.
-        made_of = getattr(value, "py_func", None) or getattr(value, "_defn", None)
-        if made_of is not None:
-            options = self.value(getattr(value, "targetoptions", None))
-            return f"compiled {options} {self.value(made_of)}"
         if isinstance(value, FunctionType):
             if self._is_ours(value.__module__):
                 self.uses.append(value)
             return f"function {value.__module__}.{value.__qualname__}"
+        made_of = getattr(value, "__wrapped__", None)  # by a kernel or an intrinsic
+        if made_of is not None:
+            return f"compiled {self.value(options_of(value))} {self.value(made_of)}"
         text = repr(value)
         # An address is another one in each process: what has no other description is new each time.
         return text if " at 0x" not in text else os.urandom(16).hex()

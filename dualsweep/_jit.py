@@ -7,13 +7,10 @@ thousand times slower: coverage and mutation tests look into kernels that way.
 from __future__ import annotations
 
 import functools
-import pickle
 import sys
 from collections.abc import Callable
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import llvmlite
 import numba
@@ -21,19 +18,15 @@ import numpy as np
 from llvmlite import ir
 from numba import extending
 from numba.core import cgutils, types
-from numba.core.caching import IndexDataCacheFile
 
-from . import _content
+from . import _content, _numba
 from ._clock import compiling
 
 # Sums may be reordered and fused, but NaN and infinity keep their meaning (bounds are infinite).
 DOT_MATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
 FUSED_MATH = {"nsz", "contract"}  # fused, but in the order they are written in
 
-# Kernels allocate nothing, and who calls them holds their arrays: without numba's run time ("nrt")
-# views of them are not counted. A count is an atomic operation, and a visit to a row with many
-# classes made dozens: 445 ns of letter become 245.
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", **_numba.NO_RUN_TIME}
 
 _OFF = bool(numba.config.DISABLE_JIT)
 
@@ -42,118 +35,21 @@ def jit(function: Callable[..., Any], **options: Any) -> Any:
     """Compile `function` without the GIL; cache on disk where some cache directory is writable."""
     if _OFF:
         return np.errstate(all="ignore")(function)  # numbers overflow in silence, as compiled
-    options = {**_OPTIONS, **options}
-    try:
-        kernel = numba.njit(function, cache=True, **options)
-    except RuntimeError:  # numba found no directory it may write its cache to
-        return _timed(numba.njit(function, **options))
-    cache = kernel._cache
-    try:
-        cache._cache_file = _KernelFile(kernel)
-        cache._index_key = _with_fields(cache._index_key)
-    except (AttributeError, TypeError):  # a numba whose cache is another one
-        return _timed(numba.njit(function, **options))
-    # The directory can still vanish, fill up or be damaged; a kernel works without being stored.
-    cache.load_overload = _telling(_unless(Exception, cache.load_overload))
-    cache.save_overload = _unless(OSError, cache.save_overload)
-    return _timed(kernel)
 
-
-def _timed(kernel: Any) -> Any:
-    """Stop the clock of trainings while `kernel` is compiled or loaded."""
-    kernel.compile = compiling()(kernel.compile)
-    return kernel
-
-
-class _KernelFile(IndexDataCacheFile):  # type: ignore[misc]
-    """numba's cache, for what a kernel is made of, and with a checksum under each compiled one.
-
-    numba's own is for the text of one file, and has a kernel's line in its name: a comment compiles
-    again, a changed function of another file does not. The directory is numba's choice, and named
-    after the place of the package, unless it is ``__pycache__`` inside it.
-
-    A damaged index counts as an empty one, and what a disk has damaged is not run: what was not
-    found is compiled and written again.
-    """
-
-    def __init__(self, kernel: Any) -> None:
-        self._kernel = kernel
-        cache, function = kernel._cache, kernel.py_func
-        name = cache._impl.filename_base
-        if "<locals>" not in function.__qualname__:  # one name, one kernel
-            line = f"-{cache._impl.locator.get_disambiguator()}.py"
-            name = ".py".join(name.rsplit(line, 1))
-        super().__init__(cache_path=cache.cache_path, filename_base=name, source_stamp=None)
-
-    @property
-    def _source_stamp(self) -> Any:
-        """What the index has to be stamped with; numba compares."""
-        function, options = self._kernel.py_func, self._kernel.targetoptions
+    def stamp(options: dict[str, Any]) -> Any:
         return llvmlite.__version__, _content.digest(function, options)
 
-    @_source_stamp.setter
-    def _source_stamp(self, stamp: Any) -> None:
-        """Leave out numba's stamp."""
-
-    def _dump(self, content: Any) -> bytes:
-        data: bytes = super()._dump(content)
-        return data + crc32(data).to_bytes(4, "big")  # reading a pickle ends before it
-
-    def _load_data(self, name: str) -> Any:
-        data = Path(self._data_path(name)).read_bytes()
-        if crc32(data[:-4]) != int.from_bytes(data[-4:], "big"):
-            raise OSError(f"{name} is damaged")  # the same as if it were missing
-        return pickle.loads(data)
-
-    def _load_index(self) -> Any:
-        try:
-            return super()._load_index()
-        except Exception:  # whatever unpickling junk can raise
-            return {}
-
-
-def _with_fields(key_of: Callable[..., Any]) -> Callable[..., Any]:
-    """Add to a key the fields of named tuples: numba's keys know them by name."""
-
-    @functools.wraps(key_of)
-    def key(sig: Any, codegen: Any) -> Any:
-        return (*key_of(sig, codegen), _fields(sig))
-
-    return key
-
-
-def _fields(kinds: Any) -> Any:
-    """Return the names of the fields in types of arguments, nested as these are."""
-    return tuple(
-        (getattr(kind, "fields", ()), _fields(getattr(kind, "types", ()))) for kind in kinds
-    )
+    kernel = _numba.cached(function, {**_OPTIONS, **options}, stamp, _tell)
+    return _numba.around_compiling(kernel, compiling())  # the clock of trainings stands still
 
 
 # Called when a kernel is not in the cache and has to be compiled.
 on_compilation: list[Callable[[], None]] = []
 
 
-def _telling(load: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(load)
-    def attempt(*args: Any) -> Any:
-        found = load(*args)
-        if found is None:
-            for tell in list(on_compilation):
-                tell()
-        return found
-
-    return attempt
-
-
-def _unless(error: type[Exception], method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def attempt(*args: Any) -> Any:
-        try:
-            return method(*args)
-        except error:
-            return None
-
-    return attempt
+def _tell() -> None:
+    for tell in list(on_compilation):
+        tell()
 
 
 def jit_inline(function: Callable[..., Any]) -> Any:

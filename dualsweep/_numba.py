@@ -1,0 +1,155 @@
+"""What numba does not promise to keep: all uses of it are here, and kernels work without it.
+
+A numba that has none of it compiles the same kernels, but in each process anew, and slower ones.
+`tests/test_private_interfaces.py` tells what a new release has changed.
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numba
+
+try:
+    from numba.core.caching import IndexDataCacheFile
+except ImportError:
+    IndexDataCacheFile = object
+try:
+    from numba.core.cpu import CPUTargetOptions
+except ImportError:
+    CPUTargetOptions = object
+
+# Kernels allocate nothing, and who calls them holds their arrays: without numba's run time ("nrt")
+# views of them are not counted. A count is an atomic operation, and a visit to a row with many
+# classes made dozens: 445 ns of letter become 245.
+NO_RUN_TIME = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
+
+
+def cached(
+    function: Callable[..., Any],
+    options: dict[str, Any],
+    stamp: Callable[[Any], Any],
+    tell: Callable[[], None],
+) -> Any:
+    """Compile `function`, and cache on disk where some cache directory is writable.
+
+    Parameters
+    ----------
+    function : callable
+        A Python function.
+    options : dict
+        Those of `numba.njit`.
+    stamp : callable
+        Takes the options; returns what a compiled kernel on disk has to be stamped with to be used.
+    tell : callable
+        Called when the kernel is not on disk and has to be compiled.
+    """
+    try:
+        kernel = numba.njit(function, cache=True, **options)
+        cache = kernel._cache
+        cache._cache_file = _KernelFile(kernel, functools.partial(stamp, options))
+        cache._index_key = _with_fields(cache._index_key)
+        load, save = cache.load_overload, cache.save_overload
+    # No directory can be written to; or this numba has another cache. Its ordinary one does not see
+    # that a function of another module has changed.
+    except (RuntimeError, AttributeError, TypeError):
+        return numba.njit(function, **options)
+
+    @functools.wraps(load)
+    def load_or_tell(*args: Any) -> Any:
+        found = _or_none(load, *args)
+        if found is None:
+            tell()
+        return found
+
+    # The directory can still vanish, fill up or be damaged; a kernel works without being stored.
+    cache.load_overload, cache.save_overload = load_or_tell, functools.partial(_or_none, save)
+    return kernel
+
+
+def _or_none(method: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return method(*args)
+    except Exception:
+        return None
+
+
+class _KernelFile(IndexDataCacheFile):  # type: ignore[misc]
+    """numba's cache, for what a kernel is made of, and with a checksum under each compiled one.
+
+    numba's own is for the text of one file, and has a kernel's line in its name: a comment compiles
+    again, a changed function of another file does not. The directory is numba's choice, and named
+    after the place of the package, unless it is ``__pycache__`` inside it.
+
+    A damaged index counts as an empty one, and what a disk has damaged is not run: what was not
+    found is compiled and written again.
+    """
+
+    def __init__(self, kernel: Any, stamp: Callable[[], Any]) -> None:
+        self._stamp = stamp
+        impl = kernel._cache._impl
+        name = impl.filename_base
+        if "<locals>" not in kernel.py_func.__qualname__:  # one name, one kernel
+            line = f"-{impl.locator.get_disambiguator()}.py"
+            name = ".py".join(name.rsplit(line, 1))
+        path = kernel._cache.cache_path
+        super().__init__(cache_path=path, filename_base=name, source_stamp=None)
+
+    @property
+    def _source_stamp(self) -> Any:
+        """What the index has to be stamped with; numba compares."""
+        return self._stamp()
+
+    @_source_stamp.setter
+    def _source_stamp(self, stamp: Any) -> None:
+        """Leave out numba's stamp."""
+
+    def _dump(self, content: Any) -> bytes:
+        data: bytes = super()._dump(content)
+        return data + crc32(data).to_bytes(4, "big")  # reading a pickle ends before it
+
+    def _load_data(self, name: str) -> Any:
+        data = Path(self._data_path(name)).read_bytes()
+        if crc32(data[:-4]) != int.from_bytes(data[-4:], "big"):
+            raise OSError(f"{name} is damaged")  # the same as if it were missing
+        return pickle.loads(data)
+
+    def _load_index(self) -> Any:
+        try:
+            return super()._load_index()
+        except Exception:  # whatever unpickling junk can raise
+            return {}
+
+
+def _with_fields(key_of: Callable[..., Any]) -> Callable[..., Any]:
+    """Add to a key the fields of named tuples: numba's keys know them by name."""
+
+    @functools.wraps(key_of)
+    def key(sig: Any, codegen: Any) -> Any:
+        return (*key_of(sig, codegen), _fields(sig))
+
+    return key
+
+
+def _fields(kinds: Any) -> Any:
+    """Return the names of the fields in types of arguments, nested as these are."""
+    return tuple(
+        (getattr(kind, "fields", ()), _fields(getattr(kind, "types", ()))) for kind in kinds
+    )
+
+
+def options_of(kernel: Any) -> Any:
+    """Return the options that a kernel is compiled with; None for what is no kernel."""
+    return getattr(kernel, "targetoptions", None)
+
+
+def around_compiling(kernel: Any, wrap: Callable[[Any], Any]) -> Any:
+    """Let `wrap` decorate what compiles or loads a kernel; return the kernel."""
+    if hasattr(kernel, "compile"):
+        kernel.compile = wrap(kernel.compile)
+    return kernel
