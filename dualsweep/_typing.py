@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy.typing as npt
@@ -12,8 +13,21 @@ Array: TypeAlias = npt.NDArray[Any]
 # An array of whatever library X is of: CuPy, torch, ... The array API standard has no static type.
 DeviceArray: TypeAlias = Any
 
+# The namespace of such a library, and a dtype of it.
+Namespace: TypeAlias = Any
+DeviceDType: TypeAlias = Any
+
 # A sparse matrix or array of SciPy, which has no static types.
 Sparse: TypeAlias = Any
 
+# A matrix in host memory, of NumPy or SciPy.
+Matrix: TypeAlias = Any
+
 # The type of an argument as numba sees it, while a kernel is compiled.
 NumbaType: TypeAlias = Any
+
+# What C is multiplied by, per class: a number for each label, or "balanced".
+ClassWeight: TypeAlias = Mapping[Any, float] | str | None
+
+# Rows, labels or weights as people pass them: arrays, sparse matrices, data frames, lists.
+Given: TypeAlias = Any

@@ -26,7 +26,7 @@ from dualsweep.estimators._choices import CONSTRAINTS
 from dualsweep.losses import LOSSES, Box
 from dualsweep.placements.cluster import worker
 from dualsweep.placements.cluster.client import Cluster
-from dualsweep.placements.cluster.partitions import Partition
+from dualsweep.placements.cluster.partitions import Answer, Partition
 
 # What Dask itself warns of, now and then, when workers come and go.
 pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore::ResourceWarning")
@@ -237,12 +237,12 @@ def test_a_worker_that_is_killed(mortal, text, monkeypatch, method, at):
     asked = []
     ask = Cluster._ask
 
-    def ask_and_kill(self, p, question, w, how):
-        asked.append(question)
+    def ask_and_kill(self, question, sent):
+        asked.append(question.question)
         if len(asked) == at:
             victim = self.groups[0][0]
             os.kill(mortal.run(os.getpid, workers=[victim])[victim], signal.SIGKILL)
-        return ask(self, p, question, w, how)
+        return ask(self, question, sent)
 
     monkeypatch.setattr(Cluster, "_ask", ask_and_kill)
     model = LinearSVC(C=0.1, random_state=0, client=mortal)
@@ -258,11 +258,11 @@ def test_a_partition_that_cannot_be_computed_again(mortal, text):
     model = LinearSVC(C=0.1, random_state=0, client=mortal)
     ask, killed = Cluster._ask, []
 
-    def ask_and_kill(self, p, question, w, how):
+    def ask_and_kill(self, question, sent):
         if not killed:
             killed.append(self.groups[0][0])
             os.kill(mortal.run(os.getpid, workers=killed)[killed[0]], signal.SIGKILL)
-        return ask(self, p, question, w, how)
+        return ask(self, question, sent)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Cluster, "_ask", ask_and_kill)
@@ -321,9 +321,9 @@ def test_nothing_is_left_on_the_workers(client, text):
 def test_answers_of_different_precision_add_up():
     few, huge = np.full(3, 2.0, np.float32), np.array([1e300, -1e300, 1.0])
     for weights in ([few, huge], [huge.copy(), few], [few.copy(), few, huge]):
-        answers = [(w, np.ones(2), {k: "born"}) for k, w in enumerate(weights)]
+        answers = [worker.Reply(Answer(w, np.ones(2)), {k: "born"}) for k, w in enumerate(weights)]
         expected = sum(w.astype(np.float64) for w in weights)
-        total, numbers, born = worker.add(*answers)
+        (total, numbers), born = worker.add(*answers)
         np.testing.assert_array_equal(total, expected)
         np.testing.assert_array_equal(numbers, np.full(2, float(len(weights))))
         assert list(born) == list(range(len(weights)))

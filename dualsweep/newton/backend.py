@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from .._typing import Array, DeviceArray
+from .._typing import Array, DeviceArray, DeviceDType, Namespace
 from .tuning import Tuning
+
+Made = TypeVar("Made")
 
 
 class StartOverError(Exception):
@@ -28,11 +30,11 @@ class Measured(NamedTuple):
 
 
 class Arrays(ABC):
-    """Arrays of one library, and how they are made of the host's."""
+    """Arrays of one library, here NumPy, and how they are made of the host's."""
 
-    xp: Any = np  # the namespace
+    xp: Namespace = np
 
-    def asarray(self, values: Array, dtype: Any = None) -> DeviceArray:
+    def asarray(self, values: Array, dtype: DeviceDType = None) -> DeviceArray:
         """Return an array of the host as one of this library."""
         return np.asarray(values, dtype)
 
@@ -61,15 +63,15 @@ class Hessian(Arrays):
         return residual
 
     def rounded(self, gradient: DeviceArray) -> DeviceArray:
-        """Return a gradient in the precision of the products."""
+        """Return a gradient in the precision and the order of the products."""
         return gradient
 
     def keep(self, stay: Array) -> Hessian:
-        """Return the Hessians of some of several problems."""
-        raise NotImplementedError
+        """Return the Hessians of the problems that stay: of a single problem, its own."""
+        return self
 
     def close(self) -> None:
-        """Let go of threads."""
+        """Release the threads."""
 
 
 class Backend(Arrays):
@@ -106,7 +108,7 @@ class Backend(Arrays):
     def measure(self, w: DeviceArray, rho: Array, step: Array, settled: Array) -> Measured:
         """Let slacks take a step along the direction, to w; then compute b and what it proves.
 
-        Where the inner problem was settled, b has become the anchor before that.
+        Where the inner problem was settled, b becomes the anchor first.
         """
 
     @abstractmethod
@@ -128,9 +130,12 @@ class Backend(Arrays):
     def move(self, w: DeviceArray, p: DeviceArray, t: Array) -> DeviceArray:
         """Return ``w + t p``, which may be w itself; p need not be finite where t is 0."""
 
+    @abstractmethod
     def direct(self, gradient: DeviceArray, rho: Array, wanted: Array) -> DeviceArray:
-        """Return ``-Hessian^-1 gradient`` by factorisation; NaN if told to stop, or not wanted."""
-        raise NotImplementedError
+        """Return ``-Hessian^-1 gradient`` by factorisation.
+
+        Where that is not wanted, or if told to stop, it is no direction: NaN or 0.
+        """
 
     @abstractmethod
     def hessian(self, rho: Array) -> Hessian:
@@ -144,14 +149,14 @@ class Backend(Arrays):
     def adopt(self, w: DeviceArray, rho: Array, chosen: Array) -> None:
         """Certify the dual points of the chosen problems; their runs keep what is better."""
 
+    @abstractmethod
     def keep(self, stay: Array) -> None:
-        """Let all problems but some go."""
-        raise NotImplementedError
+        """Drop all problems but some."""
 
     def column(self, w: DeviceArray, j: int) -> DeviceArray:
         """Return the weights of the j-th problem, for people to look at."""
         return w if self.n_problems == 1 else w[:, j : j + 1]
 
-    def map(self, function: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
+    def map(self, function: Callable[[int], Made], items: Iterable[int]) -> list[Made]:
         """Return what a function makes of each item."""
         return list(map(function, items))

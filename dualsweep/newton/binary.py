@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from .._symmetric import add_lower
 from .._team import Team
 from .._typing import Array
+from ..kernels.duals import SlottedDuals
 from ..kernels.newton_binary import (
     AIM,
     CHANGED,
@@ -27,9 +27,8 @@ from ..kernels.newton_binary import (
     slope,
 )
 from ..problems.binary import BinaryProblem
-from ..rows.dense import DensePasses
 from ..rows.passes import PAIRS_PER_CALL, SMALL_SUMS
-from .slacks import Slacks, part_of, slacks_of
+from .slacks import MemoryProblem, MemorySlacks, part_of, slacks_of
 from .tuning import DIRECT
 
 # Parts of a Gram matrix that threads add up inside the kernel, and rows that each has at least.
@@ -40,8 +39,8 @@ GRAM_PARTS, PICKED_ROWS = 32, 256
 PADDING = 16
 
 
-class BinarySlacks(Slacks):
-    """The slacks of a binary problem; for the parameters see `Slacks`.
+class BinarySlacks(MemorySlacks):
+    """The slacks of a binary problem; for the parameters see `MemorySlacks`.
 
     A pass over a few million entries takes a millisecond with many threads, and Python would take
     another to hand it over: passes are phases that a team of threads does. Where several problems
@@ -63,23 +62,22 @@ class BinarySlacks(Slacks):
         # How many parts there are, and how many where each adds to weights of its own.
         self.parts, self.adding = self.passes.count_fine_parts(len(self.y))
 
-    def attach(self, problem: Any) -> None:
-        """Take the rows, as a problem."""
+    def attach(self, problem: MemoryProblem) -> None:
         super().attach(problem)
         self.workers = self.passes.workers  # of the team
         self.phases: Phases | None = None
-        self.team: Any = None
+        self.team: Team | None = None
 
     def detach(self) -> None:
-        """Let go of the rows, and of a Gram matrix as large as many of them."""
+        """Drop the rows, and a Gram matrix as large as many of them."""
         super().detach()
         self.phases = self.team = self.gram = None
 
     def first_slack(self) -> Array:
-        return self.problem.slack_at_zero()  # type: ignore[no-any-return]
+        return self.problem.slack_at_zero()
 
     def change(self, part: slice, scores: Array) -> Array:
-        return -self.y[part] * scores  # type: ignore[no-any-return]
+        return -self.y[part] * scores
 
     def measure(self, rho: float, step: float, settled: bool) -> tuple[Array, Array]:
         how = {RHO: rho, STEP: step, SETTLED: settled}
@@ -105,7 +103,7 @@ class BinarySlacks(Slacks):
         return np.array(sums)
 
     def aim(self, p: Array, rho: float, t: float) -> Array:
-        return self._do(AIM, self.parts, {RHO: rho, T: t}, p).sums.sum(axis=0)  # type: ignore[no-any-return]
+        return self._do(AIM, self.parts, {RHO: rho, T: t}, p).sums.sum(axis=0)
 
     def aim_by_scores(self, scores: Array, rho: float, t: float) -> Array:
         """Do what `aim` does on one thread, from the responses to p."""
@@ -113,16 +111,19 @@ class BinarySlacks(Slacks):
         return self.slope_alone(rho, t)
 
     def slope(self, rho: float, t: float) -> Array:
-        return self._do(SLOPE, self.parts, {RHO: rho, T: t}).sums.sum(axis=0)  # type: ignore[no-any-return]
+        return self._do(SLOPE, self.parts, {RHO: rho, T: t}).sums.sum(axis=0)
 
     def slope_alone(self, rho: float, t: float) -> Array:
         """Return `slope`, computed on one thread."""
         return np.array(slope(self.slack, self.along, self.anchor, self.cost, self.loss, rho, t))
 
-    def duals(self) -> Array:
+    def duals(self) -> Array | SlottedDuals:
+        self._dismiss()  # a certificate's passes come next
+        return super().duals()
+
+    def _dismiss(self) -> None:
         if self.team is not None:
-            self.team.dismiss()  # a certificate's passes come next
-        return super().duals()  # type: ignore[no-any-return]
+            self.team.dismiss()
 
     def hessian(self, rho: float, exact: bool) -> tuple[Array | None, float]:
         # From that of the step before, where the weights of few rows have changed since.
@@ -165,7 +166,7 @@ class BinarySlacks(Slacks):
 
     def _pass_picked(self, phases: Phases, n_picked: int, gram: Array) -> bool:
         """Do what `_add_picked` does by a pass, for dense rows and many features."""
-        self.team.dismiss()
+        self._dismiss()
         rows, change = self.members[phases.picked[:n_picked]], phases.change[:n_picked]
         return self.passes.add_gram(rows, change, gram, self.stop, self.exact)
 
@@ -180,7 +181,7 @@ class BinarySlacks(Slacks):
         self, phase: int, count: int, numbers: dict[int, float], direction: Array | None = None
     ) -> Phases:
         """Let the team do a phase of `count` parts; return what it has written."""
-        if self.phases is None:
+        if self.phases is None or self.team is None:
             self.phases = self._new_phases()
             self.team = Team(self.workers, partial(newton_phases, self.phases))
         for place, number in numbers.items():
@@ -192,8 +193,8 @@ class BinarySlacks(Slacks):
 
     def _new_phases(self) -> Phases:
         n, d = len(self.members), self.passes.n_weights
-        dense = isinstance(self.passes, DensePasses)
-        halves = 0 if dense or GRAM_PARTS * d**2 > SMALL_SUMS else GRAM_PARTS
+        by_passes = self.passes.gram_by_products
+        halves = 0 if by_passes or GRAM_PARTS * d**2 > SMALL_SUMS else GRAM_PARTS
         return Phases(
             rows=self.passes.rows,
             members=self.members,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -139,7 +138,7 @@ class Iterate:
         return (self.rho > 0.0) & enough & ~self.at_last_anchor
 
     def keep(self, going: Array) -> None:
-        """Let the other problems go."""
+        """Drop the other problems."""
         self.last_rho[self.numbers] = self.rho
         stay = np.flatnonzero(going)
         self.backend.keep(stay)
@@ -219,7 +218,7 @@ class Iterate:
         self.steps += 1
         self.fresh &= ~moved
         for j in np.flatnonzero(moved).tolist():
-            run: Any = self.runs[j]
+            run: Run = self.runs[j]
             run.n_newton += 1
             gap = relative(float(self.gap[j]), float(self.primal[j]))
             run.tick(gap, self.backend.column(self.w, j))

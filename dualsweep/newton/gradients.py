@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from .._typing import Array, DeviceArray
+from .._typing import Array, DeviceArray, Namespace
 from .backend import Hessian
 from .tuning import Tuning
 
@@ -91,7 +90,7 @@ def conjugate_gradients(
     return hessian.take(whole, order, 1), short
 
 
-def _ratio(xp: Any, a: DeviceArray, b: DeviceArray, chosen: DeviceArray) -> DeviceArray:
+def _ratio(xp: Namespace, a: DeviceArray, b: DeviceArray, chosen: DeviceArray) -> DeviceArray:
     """Return a / b where that is chosen and b positive, elsewhere 0."""
     chosen = chosen & (b > 0)
     return xp.where(chosen, a / xp.where(chosen, b, xp.ones_like(b)), xp.zeros_like(a))

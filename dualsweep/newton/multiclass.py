@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from .._symmetric import add_lower, regular_cholesky
 from .._team import Team
 from .._typing import Array
 from ..kernels.class_blocks import PRODUCT, SOLVE, SUM, ClassPhases, class_phases
+from ..kernels.duals import SlottedDuals
 from ..kernels.newton_multiclass import (
     add_curvature,
     aim_multiclass,
@@ -23,7 +23,7 @@ from ..kernels.newton_multiclass import (
 from ..problems.multiclass import MulticlassProblem
 from ..rows.passes import LIGHT_ROWS
 from .backend import Hessian
-from .slacks import Slacks, part_of, slacks_of
+from .slacks import MemorySlacks, part_of, slacks_of
 from .tuning import BLOCKS, BLOCKS_WORTH, DIRECT_WEIGHTS, MULTICLASS
 
 # Tables of rows and classes that Newton steps have, and numbers that do not matter, 128 MB.
@@ -52,11 +52,15 @@ def has_room(problem: MulticlassProblem) -> bool:
     return numbers <= max(problem.passes.n_stored, SMALL)
 
 
-class MulticlassSlacks(Slacks):
-    """The slacks of a problem of many classes; for the parameters see `Slacks`."""
+class MulticlassSlacks(MemorySlacks):
+    """The slacks of a problem of many classes; for the parameters see `MemorySlacks`."""
 
     def __init__(
-        self, problem: MulticlassProblem, w: Array, alpha: Any, stop: Callable[[], bool]
+        self,
+        problem: MulticlassProblem,
+        w: Array,
+        alpha: Array | SlottedDuals,
+        stop: Callable[[], bool],
     ) -> None:
         self.joint, self.n_classes = problem.joint, problem.n_classes
         self.y = part_of(problem.y, problem.candidates)
@@ -65,7 +69,8 @@ class MulticlassSlacks(Slacks):
         self.u = np.empty_like(self.slack)  # what b is the projection of
         self.free = np.empty(self.slack.shape, bool)  # which dual variables move with their slacks
         self.bound = np.empty(len(self.y), bool)  # whether their sum does not
-        self.curved: Any = None  # the rows with free dual variables, once they are known
+        # The rows with free dual variables, once they are known.
+        self.curved: tuple[Array, Array, Array, Array] | None = None
         self.in_blocks = w.size > DIRECT_WEIGHTS and has_blocks(problem)
         self.tuning = BLOCKS if self.in_blocks else MULTICLASS
         self.factors: Array | None = None  # of the Hessian's blocks of single classes
@@ -81,7 +86,7 @@ class MulticlassSlacks(Slacks):
         if settled:  # b is filled anew
             self.anchor, self.b = self.b, self.anchor
         self.curved = None
-        sums: dict[int, Any] = {}  # by first row: added up in order, whoever made them
+        sums: dict[int, tuple[float, float]] = {}  # by first row, to be added up in order
         weights = self.problem.zero_weights()
 
         def coef(part: slice) -> Array:
@@ -121,7 +126,7 @@ class MulticlassSlacks(Slacks):
                 v=np.empty(self.n_classes),
             )
 
-        return self.passes.scan(self.members, p, look, 2)  # type: ignore[no-any-return]
+        return self.passes.scan(self.members, p, look, 2)
 
     def slope(self, rho: float, t: float) -> Array:
         def slope_of(part: slice) -> Array:
@@ -137,7 +142,7 @@ class MulticlassSlacks(Slacks):
             )
             return np.array(sums)
 
-        return self.passes.sum(slope_of, len(self.members), part_rows=self.light)  # type: ignore[no-any-return]
+        return self.passes.sum(slope_of, len(self.members), part_rows=self.light)
 
     def curved_rows(self) -> tuple[Array, Array, Array, Array]:
         """Return the rows with free dual variables, their classes, and their `free` and `bound`.
@@ -147,7 +152,7 @@ class MulticlassSlacks(Slacks):
         if self.curved is None:
             rows = np.concatenate(self.passes.each(self._curved_of, len(self.y), self.light))
             self.curved = rows, self.y[rows], self.free[rows], self.bound[rows]
-        return self.curved  # type: ignore[no-any-return]
+        return self.curved
 
     def _curved_of(self, part: slice) -> Array:
         numbers = np.count_nonzero(self.free[part], axis=1)
@@ -264,7 +269,6 @@ class BlockHessian(Hessian):
         self.team = Team(passes.workers, partial(class_phases, self.phases))
 
     def product(self, p: Array) -> Array:
-        """Return the Hessian, its identity included, times p."""
         self.slacks.cg_steps += 1
         self.phases.direction[...] = p.T
         self.phases.V[...] = p
@@ -283,15 +287,12 @@ class BlockHessian(Hessian):
         return (self.phases.solved - self.phases.solved.mean(axis=0)).T
 
     def rounded(self, gradient: Array) -> Array:
-        """Return the gradient in the order of the other arrays."""
         return np.asfortranarray(gradient)
 
     def dots(self, A: Array, B: Array) -> Array:
-        """Return the dot product."""
         return np.array([A.ravel("F") @ B.ravel("F")])
 
     def close(self) -> None:
-        """Let go of the threads."""
         self.team.dismiss()
 
 

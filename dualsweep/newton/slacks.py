@@ -1,4 +1,4 @@
-"""The slacks of rows in memory, of one problem, and the dual point they imply."""
+"""The slacks of one problem, and the dual point they imply, for weights on the host."""
 
 from __future__ import annotations
 
@@ -10,58 +10,24 @@ from typing import Any
 import numpy as np
 
 from .._typing import Array
+from ..kernels.duals import SlottedDuals
+from ..problems.binary import BinaryProblem
+from ..problems.multiclass import MulticlassProblem
 from ..rows.passes import Passes
 from .backend import Hessian
 from .tuning import Tuning
+
+# A problem whose rows are in this memory.
+MemoryProblem = BinaryProblem | MulticlassProblem
 
 
 class Slacks(ABC):
     """The slacks of some rows, their anchor, and the dual point b that they imply.
 
-    All that methods do with the rows are passes, and what they return is summed over the rows: so
-    rows may be in several places.
-
-    Parameters
-    ----------
-    problem : BinaryProblem or MulticlassProblem
-        The rows, with labels and costs.
-    w : array
-        The weights to compute slacks of.
-    alpha : array or SlottedDuals
-        Dual variables: the first anchor.
-    stop : callable
-        Returns whether to stop at once.
+    What methods return is summed over the rows, so that rows may be in several places.
     """
 
     tuning: Tuning
-    passes: Passes
-
-    def __init__(self, problem: Any, w: Array, alpha: Any, stop: Callable[[], bool]) -> None:
-        self.stop = stop
-        self.attach(problem)
-        self.members = problem.candidates
-        self.cost = part_of(problem.cost, self.members)
-        self.anchor = problem.duals_of(alpha, self.members)
-        self.slack = self.first_slack()
-        self.along = np.zeros_like(self.slack)  # how slacks change in a whole step
-        self.passes.scan(self.members, w, self._start, 0)
-        self.b = np.empty_like(self.slack)
-
-    def attach(self, problem: Any) -> None:
-        """Take the rows, as a problem."""
-        self.problem, self.passes = problem, problem.passes
-
-    def detach(self) -> None:
-        """Let go of the rows until they are needed again."""
-        del self.problem, self.passes
-
-    @abstractmethod
-    def first_slack(self) -> Array:
-        """Return the slacks of w = 0, in an array of their own."""
-
-    @abstractmethod
-    def change(self, part: slice, scores: Array) -> Array:
-        """Return how the slacks of a part change, from its responses."""
 
     @abstractmethod
     def measure(self, rho: float, step: float, settled: bool) -> tuple[Array, Array]:
@@ -94,8 +60,62 @@ class Slacks(ABC):
         """Return the Hessian with a preconditioner of its own, if there is one."""
         return None
 
+    @abstractmethod
     def duals(self) -> Any:
         """Return b as dual variables of the problem."""
+
+
+class MemorySlacks(Slacks):
+    """The slacks of rows in memory.
+
+    Parameters
+    ----------
+    problem : BinaryProblem or MulticlassProblem
+        The rows, with labels and costs.
+    w : array
+        The weights to compute slacks of.
+    alpha : array or SlottedDuals
+        Dual variables: the first anchor.
+    stop : callable
+        Returns whether to stop at once.
+    """
+
+    passes: Passes
+
+    def __init__(
+        self,
+        problem: MemoryProblem,
+        w: Array,
+        alpha: Array | SlottedDuals,
+        stop: Callable[[], bool],
+    ) -> None:
+        self.stop = stop
+        self.attach(problem)
+        self.members: Array = problem.candidates
+        self.cost = part_of(problem.cost, self.members)
+        self.anchor: Array = problem.duals_of(alpha, self.members)
+        self.slack = self.first_slack()
+        self.along = np.zeros_like(self.slack)  # how slacks change in a whole step
+        self.passes.scan(self.members, w, self._start, 0)
+        self.b = np.empty_like(self.slack)
+
+    def attach(self, problem: MemoryProblem) -> None:
+        """Take the rows, as a problem."""
+        self.problem, self.passes = problem, problem.passes
+
+    def detach(self) -> None:
+        """Drop the rows until they are needed again."""
+        del self.problem, self.passes
+
+    @abstractmethod
+    def first_slack(self) -> Array:
+        """Return the slacks of w = 0, in an array of their own."""
+
+    @abstractmethod
+    def change(self, part: slice, scores: Array) -> Array:
+        """Return how the slacks of a part change, from its responses."""
+
+    def duals(self) -> Array | SlottedDuals:
         return self.problem.alpha_of(self.members, self.b)
 
     def _start(self, part: slice, scores: Array, totals: Array) -> None:
@@ -108,6 +128,6 @@ def part_of(array: Array, members: Array) -> Array:
 
 
 @singledispatch
-def slacks_of(problem: Any, w: Array, alpha: Any, stop: Callable[[], bool]) -> Slacks:
+def slacks_of(problem: object, w: Array, alpha: Any, stop: Callable[[], bool]) -> Slacks:
     """Return the slacks of w, with dual variables as the first anchor."""
     raise TypeError(f"Newton's method has no slacks of a {type(problem).__name__}.")

@@ -35,6 +35,7 @@ class DensePasses(Passes):
     entry_time, class_time, pair_time = 0.7, 0.11, 0.006
     newton_time = 1.0
     order = "F"
+    gram_by_products = True
 
     def add_gram(
         self, members: Any, scale: Any, out: Any, stop: Callable[[], bool], exact: bool = False

@@ -72,6 +72,7 @@ class Passes:
     newton_time = 3.0
     # The order of weights of many classes in which passes are fastest.
     order: Literal["C", "F"] = "C"
+    gram_by_products = False  # whether Gram matrices are matrix products, of dense rows
 
     def __init__(self, rows: Rows, workers: Workers) -> None:
         self.rows, self.workers = rows, workers

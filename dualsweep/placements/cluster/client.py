@@ -11,7 +11,6 @@ import asyncio
 from contextlib import suppress
 from threading import RLock
 from time import monotonic, sleep
-from typing import Any
 from uuid import uuid4
 
 import dask
@@ -22,8 +21,18 @@ from distributed.protocol import to_serialize
 from distributed.scheduler import KilledWorker
 
 from .collections import Lazy
-from .partitions import Question
-from .worker import Answer, Assignment, PartitionActor, add, forget, hold, signed_duals
+from .partitions import Answer, Numbers, Question
+from .worker import (
+    Asked,
+    Assignment,
+    Description,
+    PartitionActor,
+    Reply,
+    add,
+    forget,
+    hold,
+    signed_duals,
+)
 
 LOOK_AFTER = 1.0  # seconds to wait for answers before asking whether all workers are there
 
@@ -55,8 +64,8 @@ class Cluster:
     def __init__(self, client: Client, lazy: list[Lazy]) -> None:
         self.client, self.lazy, self.token = client, lazy, uuid4().hex[:12]
         self.losses = 0
-        self.made: list[Any] = []  # dual variables of problems that are solved
-        self.held: list[Any] = [None] * len(lazy)  # descriptions of the partitions
+        self.made: list[Future] = []  # dual variables of problems that are solved
+        self.held: dict[int, Description] = {}  # by partition
         self.task: Assignment | None = None
         self.actors: dict[str, Future] = {}  # by worker
         self.groups: list[tuple[str, dict[int, int]]] = []  # workers, partitions and first rows
@@ -67,7 +76,7 @@ class Cluster:
         except BaseException:
             self._forget()
             raise
-        self.n_rows = np.array([known.n_rows for known in self.held])
+        self.n_rows = np.array([self.held[k].n_rows for k in range(len(lazy))])
         self.firsts = np.cumsum(self.n_rows) - self.n_rows
         self.used = [k for k, n in enumerate(self.n_rows.tolist()) if n]
 
@@ -86,7 +95,8 @@ class Cluster:
     def _missing(self) -> list[int]:
         """Return the partitions that no worker has."""
         there = self.client.nthreads()
-        return [k for k, known in enumerate(self.held) if known is None or known.home not in there]
+        held = {k for k, known in self.held.items() if known.home in there}
+        return [k for k in range(len(self.lazy)) if k not in held]
 
     def _hold(self) -> None:
         """Let workers compute, and hold, the partitions that none has."""
@@ -99,8 +109,7 @@ class Cluster:
             ]
         )
         self._wait(futures)
-        for k, known in zip(missing, self.client.gather(futures), strict=True):
-            self.held[k] = known
+        self.held.update(zip(missing, self.client.gather(futures), strict=True))
 
     def _wait(self, futures: list[Future]) -> None:
         """Wait until futures are done; an error if that cannot be."""
@@ -160,34 +169,31 @@ class Cluster:
             return False
         return True
 
-    def ask(self, p: int, question: Question, w: Any, how: dict[str, Any]) -> Answer:
-        """Ask all partitions of the p-th problem; return the sums, and which these were."""
+    def ask(self, asked: Asked, sent: tuple[object, ...]) -> Reply:
+        """Ask all partitions of a problem; return the sums of their answers."""
         since = None  # when it was first asked in vain
         while True:
             losses = self.losses
             try:
-                return self._ask(p, question, w, how)
+                return self._ask(asked, sent)
             except WorkerLostError as error:
                 since = since or monotonic()
                 self._recover(losses, error, since)
 
-    def _ask(self, p: int, question: Question, w: Any, how: dict[str, Any]) -> Answer:
+    def _ask(self, asked: Asked, sent: tuple[object, ...]) -> Reply:
         with self._lock:  # not in the event loop, for which whoever has the lock may be waiting
             groups = [(home, self.actors[home].key, firsts) for home, firsts in self.groups]
-        answers: Answer = self.client.sync(self._answers, groups, (p, question, how), w)
-        return answers
+        reply: Reply = self.client.sync(self._answers, groups, asked, sent)
+        return reply
 
     async def _answers(
-        self,
-        groups: list[tuple[str, str, dict[int, int]]],
-        asked: tuple[int, Question, dict[str, Any]],
-        w: Any,
-    ) -> Answer:
+        self, groups: list[tuple[str, str, dict[int, int]]], asked: Asked, sent: tuple[object, ...]
+    ) -> Reply:
         calls = [
-            asyncio.ensure_future(self._call(home, actor, asked, w, firsts))
+            asyncio.ensure_future(self._call(home, actor, asked, firsts, *sent))
             for home, actor, firsts in groups
         ]
-        pending: Any = calls
+        pending = set(calls)
         try:
             while pending:
                 done, pending = await asyncio.wait(
@@ -204,7 +210,7 @@ class Cluster:
                 call.cancel()
         return add(*[call.result() for call in calls])
 
-    async def _call(self, home: str, actor: str, *arguments: Any) -> Answer:
+    async def _call(self, home: str, actor: str, *arguments: object) -> Reply:
         rpc = self.client.rpc(home) if self.direct else ProxyRPC(self.client.scheduler, home)
         try:
             reply = await rpc.actor_execute(
@@ -218,8 +224,8 @@ class Cluster:
             if isinstance(reply["exception"], KeyError):  # it does not hold such a partition
                 raise WorkerLostError(home) from reply["exception"]
             raise reply["exception"]
-        answer: Answer = reply["result"]
-        return answer
+        result: Reply = reply["result"]
+        return result
 
     def _recover(self, losses: int, error: WorkerLostError, since: float) -> None:
         """Let others hold the partitions of workers that were lost."""
@@ -230,10 +236,9 @@ class Cluster:
             sleep(LOOK_AFTER)  # until the scheduler knows
             if error.emptied is not None:
                 self.actors.pop(error.emptied, None)
-                self.held = [
-                    None if known is None or known.home == error.emptied else known
-                    for known in self.held
-                ]
+                self.held = {
+                    k: known for k, known in self.held.items() if known.home != error.emptied
+                }
             while self._missing():
                 self.losses += 1
                 if self.losses > MOST_LOSSES:
@@ -251,7 +256,7 @@ class Cluster:
                     f"Training gave up: a worker has not answered for {PATIENCE:g} s."
                 ) from error
 
-    def duals(self, p: int, which: str, born: dict[int, str]) -> list[Any]:
+    def duals(self, p: int, kept: bool, born: dict[int, str]) -> list[Future]:
         """Return the p-th problem's signed dual variables of the partitions with rows, as futures.
 
         They let go of the dual variables. Wherever those are lost, computing them ends in an error.
@@ -262,7 +267,7 @@ class Cluster:
                     signed_duals,
                     self.task,
                     p,
-                    which,
+                    kept,
                     born.get(k),
                     k,
                     first,
@@ -279,15 +284,7 @@ class Cluster:
 
 
 class ClusterPartitions:
-    """The partitions of one problem on a cluster; see `partitions.Partitions`.
-
-    Parameters
-    ----------
-    cluster : Cluster
-        Where they are.
-    p : int
-        The number of the problem.
-    """
+    """The partitions of the p-th problem on a cluster; see `partitions.Partitions`."""
 
     def __init__(self, cluster: Cluster, p: int) -> None:
         self.cluster, self.p = cluster, p
@@ -295,10 +292,12 @@ class ClusterPartitions:
         self.restarts = 0
         self.born: dict[int, str] = {}
 
-    def ask(self, question: Question, w: Any = None, **how: Any) -> tuple[Any, Any]:
+    def ask(
+        self, question: Question[Numbers], *sent: Numbers.args, **how: Numbers.kwargs
+    ) -> Answer:
         """Ask all partitions; return the sums of the answers."""
-        weights, numbers, born = self.cluster.ask(self.p, question, w, how)
+        answer, born = self.cluster.ask(Asked(self.p, question, how), sent)
         if any(self.born.get(k, known) != known for k, known in born.items()):
             self.restarts += 1
         self.born = born
-        return weights, numbers
+        return answer

@@ -11,22 +11,24 @@ wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from math import prod
-from typing import Any, Protocol
+from typing import Concatenate, NamedTuple, ParamSpec, Protocol, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from ..._random import random_state
 from ..._typing import Array
 from ...kernels.certificate import feature_length
-from ...newton.backend import Hessian, StartOverError
-from ...newton.slacks import Slacks, slacks_of
+from ...kernels.duals import SlottedDuals
+from ...newton.backend import StartOverError
+from ...newton.slacks import MemoryProblem, MemorySlacks, Slacks, slacks_of
 from ...newton.tuning import DIRECT_WEIGHTS, PARTITIONS, PARTITIONS_MULTICLASS, Tuning
 from ...solvers.costs import Costs, costs_of
 from ...solvers.schedules import SCHEDULES
-from ...training.formulations import Problem
 
 LOCAL_SWEEPS = 3  # of a partition in a round
 LARGEST = 1e30  # that is left to float32, which ends at 3e38: such weights can be added up, too
@@ -40,37 +42,37 @@ AT_ONCE = 200
 ROUNDS_DIRECT, ROUNDS_SMOOTH, ROUNDS_KINKED = 100.0, 200.0, 800.0
 FIRST_LOOK = 30.0
 
-Answer = tuple[Any, Any]  # weights, or None; numbers, or None
-Question = Callable[..., Answer]  # a method of `Partition`
+Numbers = ParamSpec("Numbers")
 
 
-def without_rows(question: Question) -> Question:
-    """Mark a question that does not look at the rows."""
-    question.without_rows = True  # type: ignore[attr-defined]
-    return question
+class Answer(NamedTuple):
+    """What partitions answer, to be added up over them; None is nothing."""
+
+    weights: Array | None = None
+    numbers: Array | None = None
 
 
 class Partition:
     """The dual variables of some rows, and what is known of how to visit them.
 
-    Methods that are questions take the rows as a problem of their own, for nothing here holds on to
-    them, and return answers that are to be added up over the partitions.
+    Methods that return an `Answer` are questions. They take the rows as a problem of their own, for
+    nothing here holds on to them. Weights that are sent come by position, numbers by name.
     """
 
-    def __init__(self, problem: Problem, schedule: str, seed: tuple[int, ...]) -> None:
+    def __init__(self, problem: MemoryProblem, schedule: str, seed: tuple[int, ...]) -> None:
         self.alpha = problem.zero_alpha()
-        self.kept: Any = None
-        self.slacks: Slacks | None = None  # of Newton steps
+        self.kept: Array | SlottedDuals | None = None
+        self.slacks: MemorySlacks | None = None  # of Newton steps
         self.plan = SCHEDULES[schedule](problem.candidates, random_state(*seed))
 
-    def advance(self, problem: Problem, start: Array, rho: float) -> Answer:
+    def advance(self, problem: MemoryProblem, start: Array, rho: float) -> Answer:
         """Sweep the rows from the weights `start`; return the weights, and totals at the start.
 
         The weights are as precise as those that were sent.
         """
         w = problem.zero_weights()
         w[...] = start
-        _, totals = self.totals(problem, w, "alpha")
+        totals = self.totals(problem, w).numbers
         near = problem.with_costs(rho * problem.cost)
         shares = np.empty(problem.n_rows)
         self.alpha *= rho
@@ -80,104 +82,111 @@ class Partition:
             near.sweep(self.plan.shrunk, order, self.alpha, w, grads, gains, shares)
             self.plan.observe(order, grads, gains)
         self.alpha *= 1.0 / rho
-        return rounded(self.weights(problem, "alpha")[0], start.dtype), totals
+        problem.fill_weights(problem.candidates, self.alpha, w)
+        return Answer(rounded(w, start.dtype), totals)
 
-    def weights(self, problem: Problem, which: str, compensated: bool = False) -> Answer:
+    def weights(
+        self, problem: MemoryProblem, kept: bool = False, compensated: bool = False
+    ) -> Answer:
         """Return the weights of the dual variables, or of those that were kept."""
-        w = problem.zero_weights()
-        duals = self.duals(problem, which)
+        w, duals = problem.zero_weights(), self.duals(problem, kept)
         problem.fill_weights(problem.candidates, duals, w, compensated=compensated)
-        return w, None
+        return Answer(w)
 
-    def totals(self, problem: Problem, w: Array, which: str, compensated: bool = False) -> Answer:
+    def totals(
+        self, problem: MemoryProblem, w: Array, kept: bool = False, compensated: bool = False
+    ) -> Answer:
         """Return what a certificate of w and the dual variables adds up."""
-        members, duals = problem.candidates, self.duals(problem, which)
+        members, duals = problem.candidates, self.duals(problem, kept)
         length, slack = feature_length(w), np.empty(len(members))
-        return None, problem.totals(members, duals, w, length, slack, compensated=compensated)
+        totals = problem.totals(members, duals, w, length, slack, compensated=compensated)
+        return Answer(numbers=totals)
 
-    def begin(self, problem: Problem, w: Array) -> Answer:
+    def begin(self, problem: MemoryProblem, w: Array) -> Answer:
         """Begin Newton steps from w and the dual variables."""
-        self.slacks = slacks_of(problem, w, self.alpha, lambda: False)
+        # The rows of a partition are in memory, wherever those of the whole problem are.
+        self.slacks = cast(MemorySlacks, slacks_of(problem, w, self.alpha, lambda: False))
         self.slacks.detach()
-        return None, None
+        return Answer()
 
-    def _attached(self, problem: Problem) -> Slacks:
+    @contextmanager
+    def _attached(self, problem: MemoryProblem) -> Iterator[MemorySlacks]:
+        """Lend the slacks their rows for a ``with`` block."""
         if self.slacks is None:  # a partition that was lost; the answer does not count
             self.begin(problem, problem.zero_weights())
         assert self.slacks is not None
         self.slacks.attach(problem)
-        return self.slacks
+        yield self.slacks
+        self.slacks.detach()
 
-    def measure(self, problem: Problem, rho: float, step: float, settled: bool) -> Answer:
+    def measure(self, problem: MemoryProblem, rho: float, step: float, settled: bool) -> Answer:
         """Let slacks take a step; see `Slacks.measure`."""
-        slacks = self._attached(problem)
-        answer = slacks.measure(rho, step, settled)
-        slacks.detach()
-        return answer
+        with self._attached(problem) as slacks:
+            return Answer(*slacks.measure(rho, step, settled))
 
-    def aim(self, problem: Problem, p: Array, rho: float, t: float) -> Answer:
+    def aim(self, problem: MemoryProblem, p: Array, rho: float, t: float) -> Answer:
         """Let p be a whole step; see `Slacks.aim`."""
-        slacks = self._attached(problem)
-        answer = slacks.aim(p, rho, t)
-        slacks.detach()
-        return None, answer
+        with self._attached(problem) as slacks:
+            return Answer(numbers=slacks.aim(p, rho, t))
 
-    @without_rows
-    def slope(self, problem: Problem, rho: float, t: float) -> Answer:
+    def slope(self, problem: MemoryProblem, rho: float, t: float) -> Answer:
         """Return the slope of the sums along the step; see `Slacks.slope`."""
-        slacks = self._attached(problem)
-        answer = slacks.slope(rho, t)
-        slacks.detach()
-        return None, answer
+        with self._attached(problem) as slacks:
+            return Answer(numbers=slacks.slope(rho, t))
 
-    def hessian(self, problem: Problem, rho: float, exact: bool) -> Answer:
+    def hessian(self, problem: MemoryProblem, rho: float, exact: bool) -> Answer:
         """Return the Hessian without its ridge; see `Slacks.hessian`."""
-        slacks = self._attached(problem)
-        matrix, factor = slacks.hessian(rho, exact)
-        slacks.detach()
-        return factor * matrix, None  # type: ignore[operator]
+        with self._attached(problem) as slacks:
+            matrix, factor = slacks.hessian(rho, exact)
+            assert matrix is not None  # nobody tells it to stop
+            return Answer(factor * matrix)
 
-    def product(self, problem: Problem, v: Array, rho: float) -> Answer:
+    def product(self, problem: MemoryProblem, v: Array, rho: float) -> Answer:
         """Return the Hessian, without its ridge, times v; see `Slacks.product`."""
-        slacks = self._attached(problem)
-        answer = slacks.product(v, rho)
-        slacks.detach()
-        return answer, None
+        with self._attached(problem) as slacks:
+            return Answer(slacks.product(v, rho))
 
-    @without_rows
-    def take(self, problem: Problem) -> Answer:
+    def take(self, problem: MemoryProblem) -> Answer:
         """Make the dual point of the slacks the dual variables."""
         if self.slacks is not None:
-            self.slacks.attach(problem)
-            self.alpha = self.slacks.duals()
-            self.slacks.detach()
-        return None, None
+            with self._attached(problem) as slacks:
+                self.alpha = slacks.duals()
+        return Answer()
 
-    @without_rows
-    def keep(self, problem: Problem) -> Answer:
+    def keep(self, problem: MemoryProblem) -> Answer:
         """Keep the dual variables as they are."""
         self.kept = copy(self.alpha)
-        return None, None
+        return Answer()
 
-    @without_rows
-    def expand(self, problem: Problem) -> Answer:
+    def expand(self, problem: MemoryProblem) -> Answer:
         """Take back rows that are left out on suspicion."""
         self.plan.expand()
-        return None, None
+        return Answer()
 
-    @without_rows
-    def reset(self, problem: Problem) -> Answer:
+    def reset(self, problem: MemoryProblem) -> Answer:
         """Start over from nothing."""
         self.alpha = problem.zero_alpha()
-        return None, None
+        return Answer()
 
-    def duals(self, problem: Problem, which: str) -> Any:
+    def duals(self, problem: MemoryProblem, kept: bool) -> Array | SlottedDuals:
         """Return dual variables; 0 for a partition that was lost after it kept some."""
-        duals = getattr(self, which)
+        duals = self.kept if kept else self.alpha
         return problem.zero_alpha() if duals is None else duals
 
 
-def rounded(w: Array, number: Any) -> Array:
+Question = Callable[Concatenate[Partition, MemoryProblem, Numbers], Answer]
+
+# The questions that do not look at the rows: those on disk need not be read.
+WITHOUT_ROWS = (
+    Partition.slope,
+    Partition.take,
+    Partition.keep,
+    Partition.expand,
+    Partition.reset,
+)
+
+
+def rounded(w: Array, number: npt.DTypeLike) -> Array:
     """Return weights in the precision asked for, or as they are where that cannot hold them."""
     fits = w.min() > -LARGEST and w.max() < LARGEST
     return w.astype(number, copy=False) if fits else w
@@ -190,8 +199,10 @@ class Partitions(Protocol):
     n_rows: int
     restarts: int  # how often partitions were lost so far, to start again from nothing
 
-    def ask(self, question: Question, w: Array | None = None, **how: Any) -> Answer:
-        """Ask each `Partition`, with its rows and the weights w; return the sums of the answers."""
+    def ask(
+        self, question: Question[Numbers], *sent: Numbers.args, **how: Numbers.kwargs
+    ) -> Answer:
+        """Ask each `Partition`, which is given its rows; return the sums of the answers."""
 
 
 class LocalPartitions:
@@ -210,7 +221,7 @@ class LocalPartitions:
 
     def __init__(
         self,
-        problems: list[Any],
+        problems: Sequence[MemoryProblem],
         schedule: str = "auto",
         lose: Callable[[int], int | None] = lambda t: None,
     ) -> None:
@@ -228,35 +239,35 @@ class LocalPartitions:
     def _new(self, k: int) -> Partition:
         return Partition(self.problems[k], self.schedule, (0, k))
 
-    def ask(self, question: Question, w: Array | None = None, **how: Any) -> Answer:
+    def ask(
+        self, question: Question[Numbers], *sent: Numbers.args, **how: Numbers.kwargs
+    ) -> Answer:
         """Ask each partition; return the sums of the answers."""
         self.n_asked += 1
         lost = self.lose(self.n_asked)
         if lost is not None:
             self.parts[lost] = self._new(lost)
             self.restarts += 1
-        sent = () if w is None else (w,)
         answers = [
             question(part, problem, *sent, **how)
             for part, problem in zip(self.parts, self.problems, strict=True)
         ]
-        weights, numbers = (
-            None if answers[0][t] is None else sum(answer[t] for answer in answers) for t in (0, 1)
-        )
-        self.n_sent += w is not None
-        self.n_summed += weights is not None
-        return weights, numbers
+        sums = (None if each[0] is None else sum(each) for each in zip(*answers, strict=True))
+        answer = Answer(*sums)
+        self.n_sent += bool(sent)
+        self.n_summed += answer.weights is not None
+        return answer
 
 
-class RemoteDuals:
+class RemoteDuals(NamedTuple):
     """The dual variables of all partitions of a problem: as they are, or those that were kept."""
 
-    def __init__(self, problem: PartitionedProblem, which: str) -> None:
-        self.problem, self.which = problem, which
+    problem: PartitionedProblem
+    kept: bool = False
 
     def __copy__(self) -> RemoteDuals:
         self.problem.parts.ask(Partition.keep)
-        return RemoteDuals(self.problem, "kept")
+        return RemoteDuals(self.problem, kept=True)
 
 
 class PartitionedProblem:
@@ -274,7 +285,7 @@ class PartitionedProblem:
 
     in_place = True  # dual variables are replaced where they are
 
-    def __init__(self, parts: Partitions, like: Any, primal_at_zero: float) -> None:
+    def __init__(self, parts: Partitions, like: MemoryProblem, primal_at_zero: float) -> None:
         self.parts, self.like = parts, like
         self.n_rows = parts.n_rows
         self.candidates = range(parts.n_rows)
@@ -302,30 +313,30 @@ class PartitionedProblem:
     def zero_alpha(self) -> RemoteDuals:
         """Return dual variables to start from."""
         self.parts.ask(Partition.reset)
-        return RemoteDuals(self, "alpha")
+        return RemoteDuals(self)
 
     def slack_at_zero(self) -> None:
         """Return None: slacks are not kept."""
 
     def fill_weights(
-        self, members: Any, alpha: RemoteDuals, w: Array, *, compensated: bool = False
+        self, members: range, alpha: RemoteDuals, w: Array, *, compensated: bool = False
     ) -> None:
         """Overwrite w with the weights of `alpha`."""
-        answer = self.parts.ask(Partition.weights, which=alpha.which, compensated=compensated)
-        self.note_weights(answer[0], w)
+        answer = self.parts.ask(Partition.weights, kept=alpha.kept, compensated=compensated)
+        self.note_weights(answer, w)
 
-    def note_weights(self, weights: Array, w: Array) -> None:
+    def note_weights(self, answer: Answer, w: Array) -> None:
         """Overwrite w with weights that the partitions have just answered."""
-        w[...] = weights
+        w[...] = answer.weights
         self._summed = self.parts.restarts
 
     def totals(
         self,
-        members: Any,
+        members: range,
         alpha: RemoteDuals,
         w: Array,
         length: float,
-        slack: Any,
+        slack: None,
         *,
         compensated: bool = False,
     ) -> Array:
@@ -335,19 +346,19 @@ class PartitionedProblem:
         summed up again, in place.
         """
         while True:
-            how = {"which": alpha.which, "compensated": compensated}
-            totals: Array = self.parts.ask(Partition.totals, w, **how)[1]
+            answer = self.parts.ask(Partition.totals, w, kept=alpha.kept, compensated=compensated)
             if not self.outdated:
-                return totals
+                assert answer.numbers is not None
+                return answer.numbers
             self.fill_weights(members, alpha, w, compensated=compensated)
 
-    def best_scale(self, members: Any, alpha: RemoteDuals, slack: Any, w: Array) -> float:
+    def best_scale(self, members: range, alpha: RemoteDuals, slack: None, w: Array) -> float:
         """Return 1: the slacks it would take are not kept."""
         return 1.0
 
 
-class RemoteSlacks:
-    """The slacks of all partitions; see `dualsweep.newton.slacks.Slacks`.
+class RemoteSlacks(Slacks):
+    """The slacks of all partitions.
 
     Methods raise StartOverError if a partition is not what it was.
 
@@ -359,53 +370,44 @@ class RemoteSlacks:
         Weights to begin from; the partitions' dual variables are the first anchor.
     """
 
-    def __init__(self, problem: PartitionedProblem, w: Array, *rest: Any) -> None:
-        self.problem = problem
+    def __init__(self, problem: PartitionedProblem, w: Array, *rest: object) -> None:
+        self.problem, self.parts = problem, problem.parts
+        one = len(problem.weights_shape) == 1
+        self.tuning: Tuning = PARTITIONS if one else PARTITIONS_MULTICLASS
         while True:
-            self.restarts = problem.parts.restarts
-            problem.parts.ask(Partition.begin, w)
-            if self.restarts == problem.parts.restarts:
+            self.restarts = self.parts.restarts
+            self.parts.ask(Partition.begin, w)
+            if self.restarts == self.parts.restarts:
                 return
 
-    @property
-    def tuning(self) -> Tuning:
-        """The constants."""
-        return PARTITIONS if len(self.problem.weights_shape) == 1 else PARTITIONS_MULTICLASS
-
-    def _ask(self, question: Question, w: Array | None = None, **how: Any) -> Answer:
-        answer = self.problem.parts.ask(question, w, **how)
-        if self.restarts != self.problem.parts.restarts:
+    def _ask(
+        self, question: Question[Numbers], *sent: Numbers.args, **how: Numbers.kwargs
+    ) -> tuple[Array, Array]:
+        """Return what partitions answer; whoever asks knows which of the two there is."""
+        answer = self.parts.ask(question, *sent, **how)
+        if self.restarts != self.parts.restarts:
             raise StartOverError
-        return answer
+        return cast(tuple[Array, Array], answer)
 
-    def measure(self, rho: float, step: float, settled: bool) -> Answer:
-        """Take a step, then compute b."""
+    def measure(self, rho: float, step: float, settled: bool) -> tuple[Array, Array]:
         return self._ask(Partition.measure, rho=rho, step=step, settled=settled)
 
     def hessian(self, rho: float, exact: bool) -> tuple[Array, float]:
-        """Return the Hessian without its ridge, and 1."""
         return self._ask(Partition.hessian, rho=rho, exact=exact)[0], 1.0
 
     def product(self, v: Array, rho: float) -> Array:
-        """Return the Hessian, without its ridge, times v."""
-        return self._ask(Partition.product, v, rho=rho)[0]  # type: ignore[no-any-return]
+        return self._ask(Partition.product, v, rho=rho)[0]
 
     def aim(self, p: Array, rho: float, t: float) -> Array:
-        """Let p be a whole step; return `slope`."""
-        return self._ask(Partition.aim, p, rho=rho, t=t)[1]  # type: ignore[no-any-return]
+        return self._ask(Partition.aim, p, rho=rho, t=t)[1]
 
     def slope(self, rho: float, t: float) -> Array:
-        """Return the slope of the sums along the step, and its derivative."""
-        return self._ask(Partition.slope, rho=rho, t=t)[1]  # type: ignore[no-any-return]
-
-    def preconditioned(self, rho: float) -> Hessian | None:
-        """Return None: partitions have no preconditioner."""
-        return None
+        return self._ask(Partition.slope, rho=rho, t=t)[1]
 
     def duals(self) -> RemoteDuals:
         """Make b the partitions' dual variables."""
-        self.problem.parts.ask(Partition.take)
-        return RemoteDuals(self.problem, "alpha")
+        self.parts.ask(Partition.take)
+        return RemoteDuals(self.problem)
 
 
 slacks_of.register(PartitionedProblem, RemoteSlacks)  # type: ignore[arg-type]

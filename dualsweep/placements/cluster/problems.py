@@ -95,7 +95,7 @@ class ClusterProblems(SeparateProblems):
         """Keep the dual variables on the workers, with signs."""
         duals = result.alpha
         born = {} if duals.problem.outdated else duals.problem.parts.born
-        result.alpha = self.cluster.duals(p, duals.which, born)
+        result.alpha = self.cluster.duals(p, duals.kept, born)
         return result
 
     def dual_coef(self, results: list[Result]) -> da.Array:

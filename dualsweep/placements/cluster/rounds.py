@@ -19,10 +19,10 @@ hinge with rho = 1, 52 for squared hinge with rho = 2.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 
+from ..._typing import Array
 from ...kernels.certificate import certified, squared_length
 from ...problems.run import PointRun
 from ...solvers.sweeps import FLOAT32_PROGRESS, FLOAT32_TOL, sweeper_of
@@ -38,13 +38,7 @@ RELAX = 1.6  # over-relaxation, as usual
 
 
 class PartitionSweeper:
-    """Rounds of sweeps over all parts at once.
-
-    Parameters
-    ----------
-    run : Run
-        The run of a `PartitionedProblem`.
-    """
+    """Rounds of sweeps over all parts at once."""
 
     takes_momentum = False
     # A certificate takes a round, but for the sweeps and for what comes back.
@@ -53,7 +47,7 @@ class PartitionSweeper:
     correction = 16.0
 
     def __init__(self, run: PointRun, schedule: str, seed: tuple[int, ...]) -> None:
-        self.problem: Any = run.problem  # whose partitions know schedule and seed
+        self.problem: PartitionedProblem = run.problem  # whose partitions know schedule and seed
         self.parts = self.problem.parts
         self.n_left = self.problem.n_rows
         self.seen = run.gap
@@ -61,7 +55,7 @@ class PartitionSweeper:
         self.rho = FIRST_RHO
         # In float32 messages are half as long. What a round starts from is rounded before anybody
         # uses it, and where a certificate is computed, weights are summed up afresh.
-        self.number: Any = np.float32 if run.tol >= FLOAT32_TOL else np.float64
+        self.number: npt.DTypeLike = np.float32 if run.tol >= FLOAT32_TOL else np.float64
         self._settle(run.w)
 
     @property
@@ -69,24 +63,24 @@ class PartitionSweeper:
         """Rho over the number of parts."""
         return self.rho / self.parts.n_parts
 
-    def _settle(self, w: Any) -> None:
+    def _settle(self, w: Array) -> None:
         """Let rounds start from w: the sum that is hoped for, and what multiplies the deviation."""
         self.restarts = self.parts.restarts
         self.hoped, self.multiplier = w.copy("K"), w / self.share
         self.gaps: list[float] = []  # since rho is what it is
 
-    def sweep(self, run: PointRun, w: Any) -> tuple[int, float]:
+    def sweep(self, run: PointRun, w: Array) -> tuple[int, float]:
         """Do a round; return the number of visits, and what the dual gained in the one before."""
         if self.restarts != self.parts.restarts:
             self._settle(w)
         sent = rounded(self.share * (w - self.hoped + self.multiplier), self.number)
-        weights, totals = self.parts.ask(Partition.advance, sent, rho=self.rho)
+        answer = self.parts.ask(Partition.advance, sent, rho=self.rho)
         start = sent.astype(np.float64, copy=False)
-        found = certified(self.problem.size(start), totals, self.problem.n_rows)
+        found = certified(self.problem.size(start), answer.numbers, self.problem.n_rows)
         # P(start) - D(alpha), of the dual variables before these sweeps.
         self.seen = found.gap + 0.5 * squared_length((start - w).ravel("K"))
         before, self.dual = self.dual, found.primal - self.seen
-        self.problem.note_weights(weights, w)
+        self.problem.note_weights(answer, w)
         relaxed = RELAX * w + (1.0 - RELAX) * self.hoped + self.multiplier
         self.hoped = self.share / (1.0 + self.share) * relaxed
         self.multiplier = relaxed - self.hoped

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from os import PathLike
 from pathlib import Path
 from shutil import rmtree
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 from uuid import uuid4
 from weakref import finalize
 
@@ -17,15 +16,17 @@ import scipy.sparse as sp
 from distributed import get_worker
 
 from ..._threads import Workers
-from ..._typing import Array
+from ..._typing import Array, ClassWeight, Given, Matrix, Sparse
+from ...io.store import Store, open_store
 from ...losses import LOSSES, Loss
+from ...newton.slacks import MemoryProblem
 from ...problems.labels import count_classes
 from ...rows.dense import passes_over
 from ...rows.layouts import as_rows, check_sparse
-from ...training.formulations import Formulation, LabelledRows, Problem, formulation_of
+from ...training.formulations import Formulation, LabelledRows, formulation_of
 from ...training.settings import Settings
 from ..memory import check_finite
-from .partitions import Partition, Question
+from .partitions import WITHOUT_ROWS, Answer, Partition, Question
 
 # Part of a worker's memory that its partitions may take; the rows of those past it are read from
 # disk each time, one partition after the other. Dask stops giving tasks to a worker at 0.8 of its
@@ -34,16 +35,14 @@ from .partitions import Partition, Question
 FITS = 0.3
 ROW_BYTES = 150  # what training keeps of a row besides its entries
 
-Answer = tuple[Any, Any, dict[int, str]]
-
 
 class Assignment(NamedTuple):
     """What is trained: what makes problems of partitions."""
 
     token: str  # of the training
     settings: Settings
-    classes: Any
-    class_weight: Any  # by class; None if all weigh the same
+    classes: Array
+    class_weight: ClassWeight  # by class; None if all weigh the same
     loss: Loss  # what the settings' name of it means: it may be the client's own
 
     def formulation(self) -> Formulation:
@@ -58,7 +57,22 @@ class Description(NamedTuple):
     born: str  # differs each time that it is taken over
     n_rows: int
     n_features: int
-    counts: tuple[Any, Any]  # its classes, and how much weight they have
+    counts: tuple[Array, Array]  # its classes, and how much weight they have
+
+
+class Asked(NamedTuple):
+    """A question to partitions of the p-th problem, but for the weights that are sent with it."""
+
+    p: int
+    question: Question[...]
+    numbers: dict[str, object]
+
+
+class Reply(NamedTuple):
+    """The sum of some partitions' answers, and which dual variables it is of."""
+
+    answer: Answer
+    born: dict[int, str]  # by partition; see `Description`
 
 
 class StoreBlock(NamedTuple):
@@ -68,15 +82,12 @@ class StoreBlock(NamedTuple):
     fingerprint: str
     b: int
 
-    def read(self) -> Any:
-        """Return the rows."""
-        return _store(self.path, self.fingerprint).read(self.b)[0]
+    def read(self, mapped: bool = False) -> Sparse:
+        """Return the rows; `mapped` if nobody may look at them."""
+        store = _store(self.path, self.fingerprint)
+        return (store.block if mapped else store.read)(self.b)[0]
 
-    def mapped(self) -> Any:
-        """Return the rows, not read yet."""
-        return _store(self.path, self.fingerprint).block(self.b)[0]
-
-    def labels(self) -> Any:
+    def labels(self) -> Array:
         """Return the labels."""
         return _store(self.path, self.fingerprint).read_labels(self.b)
 
@@ -85,9 +96,7 @@ class StoreBlock(NamedTuple):
 
 
 @lru_cache(maxsize=4)  # a store remembers which of its files it has compared with their checksums
-def _store(path: str, fingerprint: str) -> Any:
-    from ...io.store import open_store
-
+def _store(path: str, fingerprint: str) -> Store:
     store = open_store(path)
     if store.fingerprint != fingerprint:
         raise ValueError(f"The store {path} is not what it was when training began.")
@@ -97,24 +106,21 @@ def _store(path: str, fingerprint: str) -> Any:
 class _Files:
     """Rows in files of this worker, to be read when they are needed."""
 
-    def __init__(self, folder: str | PathLike[str], X: Any) -> None:
-        self.folder, self.shape = Path(folder), X.shape
+    def __init__(self, folder: Path, X: Matrix) -> None:
+        self.folder, self.shape = folder, X.shape
         self.folder.mkdir(parents=True)
         for name, array in _arrays(X).items():
             np.save(self.folder / f"{name}.npy", array)
 
-    def read(self, mode: Any = None) -> Any:
-        """Return the rows."""
+    def read(self, mapped: bool = False) -> Matrix:
+        """Return the rows; `mapped` if nobody may look at them."""
+        mode: Literal["r"] | None = "r" if mapped else None
         arrays = {file.stem: np.load(file, mode) for file in self.folder.iterdir()}
         if "X" in arrays:
             return arrays["X"]
         X = sp.csr_array(self.shape, dtype=arrays["data"].dtype)
         X.data, X.indices, X.indptr = arrays["data"], arrays["indices"], arrays["indptr"]
         return X
-
-    def mapped(self) -> Any:
-        """Return the rows, not read yet."""
-        return self.read("r")
 
     def remove(self) -> None:
         """Remove the files."""
@@ -124,10 +130,17 @@ class _Files:
 class _Held:
     """A partition that this worker holds, and what training has come to know of it."""
 
-    def __init__(self, home: str, X: Any, files: Any, y: Array, weight: Array | None) -> None:
+    def __init__(
+        self,
+        home: str,
+        X: Matrix | None,
+        files: StoreBlock | _Files | None,
+        y: Array,
+        weight: Array | None,
+    ) -> None:
         self.home = home
         self.X = X  # None if it is to be read each time
-        self.files = files  # where it is read from; or None
+        self.files = files  # where it is read from
         self.n_bytes = ROW_BYTES * len(y) + (0 if X is None else _n_bytes(X))
         self.y, self.weight = y, weight
         self.born = uuid4().hex
@@ -144,7 +157,8 @@ class _Held:
             return self.rows
         X = self.X
         if X is None:
-            X = self.files.read() if looks or self.known is None else self.files.mapped()
+            assert self.files is not None
+            X = self.files.read(mapped=not looks and self.known is not None)
         passes = passes_over(as_rows(X, task.settings.bias), Workers())
         if self.known is None:
             formulation, weight = task.formulation(), self.weight
@@ -159,7 +173,7 @@ class _Held:
             self.rows = rows
         return rows
 
-    def problem(self, task: Assignment, p: int, first: int, looks: bool = True) -> Problem:
+    def problem(self, task: Assignment, p: int, first: int, looks: bool = True) -> MemoryProblem:
         """Return the p-th problem of these rows."""
         return task.formulation().problem(p, self.labelled(task, first, looks))
 
@@ -174,10 +188,14 @@ _held: dict[tuple[str, int], _Held] = {}  # by training and number of the partit
 _lock = RLock()
 
 
-def hold(token: str, k: int, X: Any, y: Any, weight: Any) -> Description:
+def hold(
+    token: str, k: int, block: Matrix | StoreBlock, y: Array, weight: Array | None
+) -> Description:
     """Check partition k and keep it on this worker; say what is in it."""
-    files: Any = X if isinstance(X, StoreBlock) else None
-    X = as_block(X if files is None else files.read())
+    files: StoreBlock | _Files | None = None
+    if isinstance(block, StoreBlock):
+        files, block = block, block.read()
+    X = as_block(block)
     if len(y) != X.shape[0]:
         raise ValueError(f"A partition of X has {X.shape[0]} rows, but that of y {len(y)}.")
     if weight is not None:
@@ -210,54 +228,50 @@ class PartitionActor:
         # When nobody refers to this any more, be it that the client is gone.
         finalize(self, forget, task.token, get_worker().address)
 
-    def answer(
-        self, asked: tuple[int, Question, dict[str, Any]], w: Any, firsts: dict[int, int]
-    ) -> Answer:
-        """Ask partitions of the p-th problem; see `Partition` for the questions.
+    def answer(self, asked: Asked, firsts: dict[int, int], *sent: Array) -> Reply:
+        """Ask partitions; see `Partition` for the questions.
 
-        `firsts` are the partitions to ask, with the numbers of their first rows. Returns the sums
-        of the answers, and which dual variables they are of.
+        `firsts` are the partitions to ask, with the numbers of their first rows.
         """
         numbers = list(firsts)
         n_threads = get_worker().state.nthreads
 
-        def one(k: int) -> Answer:
-            return self._answer(asked, w, k, firsts[k])
+        def one(k: int) -> Reply:
+            return self._answer(asked, k, firsts[k], sent)
 
-        total: tuple[Answer, ...] = ()
+        total: list[Reply] = []
         with Workers(n_threads) as workers:
             for t in range(0, len(numbers), n_threads):  # so that few weights are there at a time
-                total = (add(*total, *workers.map(one, numbers[t : t + n_threads])),)
+                total = [add(*total, *workers.map(one, numbers[t : t + n_threads]))]
         return total[0]
 
-    def _answer(
-        self, asked: tuple[int, Question, dict[str, Any]], w: Any, k: int, first: int
-    ) -> Answer:
-        p, question, how = asked
+    def _answer(self, asked: Asked, k: int, first: int, sent: tuple[Array, ...]) -> Reply:
         held = _held[self.task.token, k]
-        looks = not getattr(question, "without_rows", False)
-        problem = held.problem(self.task, p, first, looks)
-        if p not in held.parts:
+        problem = held.problem(self.task, asked.p, first, asked.question not in WITHOUT_ROWS)
+        if asked.p not in held.parts:
             settings = self.task.settings
-            held.parts[p] = Partition(problem, settings.schedule, (settings.seed, p, k))
-        sent = () if w is None else (w,)
-        weights, numbers = question(held.parts[p], problem, *sent, **how)
-        return weights, numbers, {k: held.born}
+            seed = settings.seed, asked.p, k
+            held.parts[asked.p] = Partition(problem, settings.schedule, seed)
+        answer = asked.question(held.parts[asked.p], problem, *sent, **asked.numbers)
+        return Reply(answer, {k: held.born})
 
 
-def add(*answers: Answer) -> Answer:
+def add(*replies: Reply) -> Reply:
     """Return the sums of answers; the first may be overwritten."""
-    weights, numbers, born = answers[0]
-    for more, others, births in answers[1:]:
-        if weights is not None:
+    (weights, numbers), born = replies[0]
+    for (more, others), births in replies[1:]:
+        if weights is not None and more is not None:
             same = weights.dtype == more.dtype
             weights = np.add(weights, more, out=weights if same else None)
-        numbers = None if numbers is None else numbers + others
+        if numbers is not None and others is not None:
+            numbers = numbers + others
         born = born | births
-    return weights, numbers, born
+    return Reply(Answer(weights, numbers), born)
 
 
-def signed_duals(task: Assignment, p: int, which: str, born: str | None, k: int, first: int) -> Any:
+def signed_duals(
+    task: Assignment, p: int, kept: bool, born: str | None, k: int, first: int
+) -> Sparse:
     """Return the p-th problem's signed dual variables of partition k, and let go of them.
 
     CSR, one row for a binary problem, else one for each row of the model's weights.
@@ -274,7 +288,7 @@ def signed_duals(task: Assignment, p: int, which: str, born: str | None, k: int,
             "the model itself and its certificate stand."
         )
     formulation, rows = task.formulation(), held.labelled(task, first, looks=False)
-    alpha = held.parts.pop(p).duals(formulation.problem(p, rows), which)
+    alpha = held.parts.pop(p).duals(formulation.problem(p, rows), kept)
     return formulation.signed(rows, [alpha], p)
 
 
@@ -286,7 +300,7 @@ def forget(token: str, home: str | None = None) -> None:
                 _held.pop(key).remove()
 
 
-def as_block(X: Any) -> Any:
+def as_block(X: Matrix | Given) -> Matrix:
     """Return a block of rows as it is trained on: float32 or float64, CSR or C-ordered."""
     if hasattr(X, "to_numpy"):
         X = X.to_numpy()
@@ -299,7 +313,7 @@ def as_block(X: Any) -> Any:
     return np.ascontiguousarray(X, X.dtype if X.dtype in (np.float32, np.float64) else np.float64)
 
 
-def as_column(y: Any) -> Any:
+def as_column(y: Given) -> Array:
     """Return labels or weights as a one-dimensional array."""
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
@@ -311,11 +325,11 @@ def as_column(y: Any) -> Any:
     return y
 
 
-def _arrays(X: Any) -> dict[str, Any]:
+def _arrays(X: Matrix) -> dict[str, Array]:
     if sp.issparse(X):
         return {"data": X.data, "indices": X.indices, "indptr": X.indptr}
     return {"X": X}
 
 
-def _n_bytes(X: Any) -> int:
+def _n_bytes(X: Matrix) -> int:
     return sum(array.nbytes for array in _arrays(X).values())
