@@ -10,7 +10,7 @@ import functools
 import sys
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import llvmlite
 import numba
@@ -21,6 +21,10 @@ from numba.core import cgutils, types
 
 from . import _content, _numba
 from ._clock import compiling
+from ._typing import NumbaType
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # Sums may be reordered and fused, but NaN and infinity keep their meaning (bounds are infinite).
 DOT_MATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
@@ -31,7 +35,7 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", **_numba.NO_R
 _OFF = bool(numba.config.DISABLE_JIT)
 
 
-def jit(function: Callable[..., Any], **options: Any) -> Any:
+def jit(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     """Compile `function` without the GIL; cache on disk where some cache directory is writable."""
     if _OFF:
         return np.errstate(all="ignore")(function)  # numbers overflow in silence, as compiled
@@ -52,7 +56,7 @@ def _tell() -> None:
         tell()
 
 
-def jit_inline(function: Callable[..., Any]) -> Any:
+def jit_inline(function: Callable[P, R]) -> Callable[P, R]:
     """Compile like `jit`, as a part of the kernels that call it.
 
     A call with a few arrays costs some 10 ns: 15 % of a multi-class sweep were calls.
@@ -60,46 +64,56 @@ def jit_inline(function: Callable[..., Any]) -> Any:
     return jit(function, forceinline=True)
 
 
-def jit_sums(function: Callable[..., Any]) -> Any:
+def jit_sums(function: Callable[P, R]) -> Callable[P, R]:
     """Compile like `jit_inline`, and let sums be reordered, so that loops over them vectorise."""
     return jit(function, fastmath=DOT_MATH, forceinline=True)
 
 
-def generic(function: Callable[..., Any]) -> Any:
-    """Make `function` one that kernels call, and `implements` implements by types of arguments.
+def generic(function: Callable[P, R]) -> Callable[P, R]:
+    """Let kernels call `function`, which `implements` implements by the type of the first argument.
 
     Called outside kernels it runs as Python, slowly.
     """
-    choices: list[Callable[..., Any]] = []
+    choices: list[Callable[..., Callable[..., R] | None]] = []
 
     @functools.wraps(function)
-    def call(*args: Any) -> Any:
+    def call(*args: P.args, **_: P.kwargs) -> R:
         kinds = [numba.typeof(arg) for arg in args]
         found = next(filter(None, (choose(*kinds) for choose in choices)))
         return found(*args)
 
-    call.choices = choices  # type: ignore[attr-defined]
+    vars(call)["choices"] = choices
     return call
 
 
-def implements(function: Any, fastmath: set[str] | bool = False) -> Any:
-    """Register an implementation of a `generic` function.
+def implements(
+    function: Callable[..., R], *classes: type, fastmath: set[str] | bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Register what a `generic` function does if its first argument is of one of the classes.
 
-    The decorated function is given the types of the arguments, and returns the implementation for
-    them, or None if it has none.
+    `np.ndarray` stands for arrays and `float` for numbers.
     """
-    if _OFF:
-        return function.choices.append
     options = {**_OPTIONS, "fastmath": fastmath, "forceinline": True}
-    overload = extending.overload(function, jit_options=options, strict=False)
 
-    def register(choose: Callable[..., Any]) -> Callable[..., Any]:
-        choose.options = options  # type: ignore[attr-defined]
-        function.choices.append(choose)
-        _content.forget()  # for kernels that call the function, it is another one now
-        return overload(choose)  # type: ignore[no-any-return]
+    def register(implementation: Callable[P, R]) -> Callable[P, R]:
+        def choose(*kinds: NumbaType) -> Callable[P, R] | None:
+            return implementation if _class_of(kinds[0]) in classes else None
+
+        vars(choose)["options"] = options
+        vars(function)["choices"].append(choose)
+        if not _OFF:
+            _content.forget()  # for kernels that call the function, it is another one now
+            extending.overload(function, jit_options=options, strict=False)(choose)
+        return implementation
 
     return register
+
+
+def _class_of(kind: NumbaType) -> type:
+    """Return the class of Python objects that numba sees as `kind`."""
+    if isinstance(kind, types.Array):
+        return np.ndarray
+    return getattr(kind, "instance_class", float)  # of a named tuple
 
 
 def intrinsic(meaning: Callable[..., Any]) -> Callable[..., Any]:
@@ -130,6 +144,16 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, index), codegen
+
+
+@intrinsic(lambda array: array.itemsize)
+def item_size(typingctx: Any, array: Any) -> Any:
+    """Return the bytes of an entry, as a constant of the compiled code."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.get_constant(types.intp, array.dtype.bitwidth // 8)
+
+    return types.intp(array), codegen
 
 
 def _fused(a: float, b: float, c: float) -> float:

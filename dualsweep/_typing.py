@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
 # A NumPy array of any shape and dtype; in a kernel, numba's.
 Array: TypeAlias = npt.NDArray[Any]
+
+# An integer in a kernel, where its size matters to numba.
+Int: TypeAlias = int | np.integer[Any]
 
 # An array of whatever library X is of: CuPy, torch, ... The array API standard has no static type.
 DeviceArray: TypeAlias = Any

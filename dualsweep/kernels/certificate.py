@@ -23,7 +23,7 @@ are compensated (`dualsweep.rows.compensated`), and n EPS becomes (n EPS)^2.
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from .._typing import Array
 from ..losses.protocol import certified_share, is_settled
 from ..rows.compensated import two_sum
 from ..rows.functions import EPS, SMALLEST, row_count, row_rounding, row_slack
-from ..rows.layouts import Rows
+from ..rows.layouts import AnyRows
 from .binary import BinaryData, target_of
 
 # What is added up: losses at most, and by how much they may be less; shares of the gap at most, and
@@ -114,7 +114,7 @@ def settle_rows(
 
 
 def certified(
-    size: float, totals: Any, n: int, *, compensated: bool = False, distance: float = 0.0
+    size: float, totals: Array, n: int, *, compensated: bool = False, distance: float = 0.0
 ) -> Certified:
     """Return what the totals of n rows prove, the penalised weights being of this squared length.
 
@@ -144,7 +144,7 @@ def relative(gap: float, primal: float) -> float:
 
 
 @jit
-def squared_length(w: Any) -> float:
+def squared_length(w: Array) -> float:
     """Return ``w.w``, w in one dimension: a bound from above, and within 6 EPS + (n EPS)^2 of it.
 
     It is 0 only if all of w is.
@@ -168,7 +168,7 @@ def squared_length(w: Any) -> float:
     return (1.0 + 3.0 * EPS + (n * EPS) ** 2) * total + n * DENORMAL if used else 0.0
 
 
-def feature_length(w: Any) -> float:
+def feature_length(w: Array) -> float:
     """Return at least the length of weights without the intercepts, of one class or several."""
     return sqrt(squared_length(w[:-1].ravel("K")))
 
@@ -179,6 +179,6 @@ def _square(value: float) -> float:
 
 
 @jit_inline
-def row_norm(rows: Rows, i: int, sqnorm: Any) -> float:
+def row_norm(rows: AnyRows, i: int, sqnorm: Array) -> float:
     """Return the length of a row, which its squared norm may have lost by underflow."""
     return np.sqrt(sqnorm[i] + row_count(rows, i) * SMALLEST)

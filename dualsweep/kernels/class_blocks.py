@@ -6,13 +6,12 @@ of one kernel that all threads stay in; see `dualsweep._team`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .._jit import generic, implements, jit, jit_inline, jit_sums
 from .._team import finish_part, next_part
-from .._typing import Array, NumbaType
-from ..rows.functions import is_csr
-from ..rows.layouts import Rows
+from .._typing import Array
+from ..rows.layouts import CSRRows, DenseRows, Rows
 from .newton_multiclass import add_curvature
 
 PRODUCT, SUM, SOLVE = range(3)  # the phases: in parts of the rows, and by class twice
@@ -44,7 +43,7 @@ class ClassPhases(NamedTuple):
 
 
 @jit
-def class_phases(data: ClassPhases, team: Any, polls: int) -> int:
+def class_phases(data: ClassPhases, team: Array, polls: int) -> int:
     """Do parts of phases with other threads; return after `polls` polls that find no part."""
     while True:
         phase, part, _ = next_part(team, polls)
@@ -65,21 +64,20 @@ def class_phases(data: ClassPhases, team: Any, polls: int) -> int:
 
 
 @generic
-def _multiply(rows: Rows, data: ClassPhases, part: int) -> Any:
+def _multiply(rows: Rows, data: ClassPhases, part: int) -> None:
     """Add up the product of the direction with the Hessian of some rows."""
 
 
-@implements(_multiply)
-def _multiply_in_order(rows: NumbaType, data: NumbaType, part: NumbaType) -> Any:
-    def by_feature(rows, data, part):  # type: ignore[no-untyped-def]
-        k, d = data.direction.shape
-        _multiply_part(rows, data, part, data.flat[part].reshape(d, k))
+@implements(_multiply, CSRRows)
+def _multiply_csr(rows: CSRRows, data: ClassPhases, part: int) -> None:
+    k, d = data.direction.shape
+    _multiply_part(rows, data, part, data.flat[part].reshape(d, k))
 
-    def by_class(rows, data, part):  # type: ignore[no-untyped-def]
-        k, d = data.direction.shape
-        _multiply_part(rows, data, part, data.flat[part].reshape(k, d).T)
 
-    return by_feature if is_csr(rows) else by_class
+@implements(_multiply, DenseRows)
+def _multiply_dense(rows: DenseRows, data: ClassPhases, part: int) -> None:
+    k, d = data.direction.shape
+    _multiply_part(rows, data, part, data.flat[part].reshape(k, d).T)
 
 
 @jit_inline

@@ -8,11 +8,12 @@ row through the functions below, whichever of the two it is.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from .._jit import generic, implements, jit_inline, jit_sums, prefetch
+from .._typing import Array
 
 FIRST_SLOTS = 8
 
@@ -31,9 +32,12 @@ RAISES = 10  # attempts to find the most violating classes by raising a threshol
 class Slots(NamedTuple):
     """Up to ``values.shape[1]`` nonzero dual variables per row."""
 
-    classes: Any  # int32
-    values: Any  # float64
-    counts: Any  # int32, how many of a row's slots are used
+    classes: Array  # int32
+    values: Array  # float64
+    counts: Array  # int32, how many of a row's slots are used
+
+
+Duals: TypeAlias = Array | Slots
 
 
 class SlottedDuals:
@@ -62,7 +66,7 @@ class SlottedDuals:
         self.slots.values[:, :width] = old.values
         self.slots.counts[:] = old.counts
 
-    def fill(self, rows: Any, classes: Any, values: Any) -> None:
+    def fill(self, rows: Array, classes: Array, values: Array) -> None:
         """Set the given values, each row and class at most once; all rows are empty before."""
         counts = np.bincount(rows, minlength=len(self.slots.counts))
         while counts.max(initial=0) > self.slots.values.shape[1]:
@@ -74,7 +78,7 @@ class SlottedDuals:
         self.slots.values[rows[order], slot] = values[order]
         self.slots.counts[:] = counts
 
-    def nonzero(self) -> tuple[Any, Any, Any]:
+    def nonzero(self) -> tuple[Array, Array, Array]:
         """Return rows, classes and values of the nonzero dual variables."""
         classes, values, counts = self.slots
         used = np.arange(values.shape[1]) < counts[:, None]
@@ -88,17 +92,17 @@ def _slots(n_rows: int, width: int) -> Slots:
 
 
 @generic
-def load_duals(beta: Any, i: int, out: Any) -> Any:
+def load_duals(beta: Duals, i: int, out: Array) -> None:
     """Fill `out` with the dual variables of row i, one per class."""
 
 
 @generic
-def prefetch_duals(beta: Any, i: int) -> Any:
+def prefetch_duals(beta: Duals, i: int) -> None:
     """Ask for the dual variables of row i."""
 
 
 @generic
-def store_duals(beta: Any, i: int, classes: Any, values: Any, n: int) -> Any:
+def store_duals(beta: Duals, i: int, classes: Array, values: Array, n: int) -> bool:
     """Set n dual variables of row i; return false, having done nothing, if they do not fit.
 
     With slots, all others become 0.
@@ -106,7 +110,7 @@ def store_duals(beta: Any, i: int, classes: Any, values: Any, n: int) -> Any:
 
 
 @generic
-def inner_duals(beta: Any, i: int, upper: float, classes: Any, b: Any) -> Any:
+def inner_duals(beta: Duals, i: int, upper: float, classes: Array, b: Array) -> int:
     """Fill `classes` and `b` with the dual variables of row i inside their bounds; return how many.
 
     With slots, those are the nonzero ones.
@@ -115,16 +119,16 @@ def inner_duals(beta: Any, i: int, upper: float, classes: Any, b: Any) -> Any:
 
 @generic
 def movable_duals(
-    beta: Any,
+    beta: Duals,
     i: int,
     upper: float,
     label: int,
-    violations: Any,
+    violations: Array,
     above: float,
-    classes: Any,
-    t: Any,
-    b: Any,
-) -> Any:
+    classes: Array,
+    t: Array,
+    b: Array,
+) -> tuple[int, float, float, float]:
     """Fill `classes`, `t` and `b` with the dual variables of row i that a block step may move.
 
     With slots, those are the nonzero ones and that of the most violating class (Keerthi et al.
@@ -138,7 +142,7 @@ def movable_duals(
 
 
 @jit_sums
-def _share(t: Any, b: Any, upper: float) -> float:
+def _share(t: Array, b: Array, upper: float) -> float:
     """Return ``sum(upper * max(t, 0) - b * t)``."""
     share = 0.0
     for m in range(t.shape[0]):
@@ -147,7 +151,7 @@ def _share(t: Any, b: Any, upper: float) -> float:
 
 
 @jit_sums
-def _count(t: Any, threshold: float) -> int:
+def _count(t: Array, threshold: float) -> int:
     """Count the t at or above the threshold."""
     n = 0
     for m in range(t.shape[0]):
@@ -156,7 +160,7 @@ def _count(t: Any, threshold: float) -> int:
 
 
 @jit_sums
-def _largest(t: Any) -> float:
+def _largest(t: Array) -> float:
     """Return the largest t."""
     largest = t[0]
     for m in range(1, t.shape[0]):
@@ -165,7 +169,7 @@ def _largest(t: Any) -> float:
 
 
 @jit_inline
-def _take(m: int, n: int, violations: Any, classes: Any, t: Any, b: Any) -> int:
+def _take(m: int, n: int, violations: Array, classes: Array, t: Array, b: Array) -> int:
     """Add class m, whose dual variable is 0, to the n there are; return their new number."""
     classes[n] = m
     t[n] = violations[m]
@@ -174,162 +178,158 @@ def _take(m: int, n: int, violations: Any, classes: Any, t: Any, b: Any) -> int:
     return n + 1
 
 
-def is_slots(beta: Any) -> bool:
-    """Tell whether a numba type is that of `Slots`."""
-    return getattr(beta, "instance_class", None) is Slots
+@implements(load_duals, np.ndarray)
+def _load_dense(beta: Array, i: int, out: Array) -> None:
+    for m in range(out.shape[0]):
+        out[m] = beta[i, m]
 
 
-@implements(load_duals)
-def _load_duals(beta: Any, i: Any, out: Any) -> Any:
-    def load_dense(beta, i, out):  # type: ignore[no-untyped-def]
-        for m in range(out.shape[0]):
-            out[m] = beta[i, m]
-
-    def load_slots(beta, i, out):  # type: ignore[no-untyped-def]
-        for m in range(out.shape[0]):
-            out[m] = 0.0
-        for s in range(beta.counts[i]):
-            out[beta.classes[i, s]] = beta.values[i, s]
-
-    return load_slots if is_slots(beta) else load_dense
+@implements(load_duals, Slots)
+def _load_slots(beta: Slots, i: int, out: Array) -> None:
+    for m in range(out.shape[0]):
+        out[m] = 0.0
+    for s in range(beta.counts[i]):
+        out[beta.classes[i, s]] = beta.values[i, s]
 
 
-@implements(prefetch_duals)
-def _prefetch_duals(beta: Any, i: Any) -> Any:
-    def prefetch_dense(beta, i):  # type: ignore[no-untyped-def]
-        k = beta.shape[1]
-        flat = beta.reshape(-1)
-        for m in range(i * k, i * k + min(k, PREFETCH_DUALS), 8):
-            prefetch(flat, m)
-
-    def prefetch_slots(beta, i):  # type: ignore[no-untyped-def]
-        start = i * beta.values.shape[1]
-        prefetch(beta.counts, i)
-        prefetch(beta.classes.reshape(-1), start)
-        prefetch(beta.values.reshape(-1), start)
-
-    return prefetch_slots if is_slots(beta) else prefetch_dense
+@implements(prefetch_duals, np.ndarray)
+def _prefetch_dense(beta: Array, i: int) -> None:
+    k = beta.shape[1]
+    flat = beta.reshape(-1)
+    for m in range(i * k, i * k + min(k, PREFETCH_DUALS), 8):
+        prefetch(flat, m)
 
 
-@implements(store_duals)
-def _store_duals(beta: Any, i: Any, classes: Any, values: Any, n: Any) -> Any:
-    def store_dense(beta, i, classes, values, n):  # type: ignore[no-untyped-def]
-        for c in range(n):
-            beta[i, classes[c]] = values[c]
-        return True
-
-    def store_slots(beta, i, classes, values, n):  # type: ignore[no-untyped-def]
-        needed = 0
-        for c in range(n):
-            needed += 1 if values[c] != 0.0 else 0
-        if needed > beta.values.shape[1]:
-            return False
-        s = 0
-        for c in range(n):
-            if values[c] != 0.0:
-                beta.classes[i, s] = classes[c]
-                beta.values[i, s] = values[c]
-                s += 1
-        beta.counts[i] = s
-        return True
-
-    return store_slots if is_slots(beta) else store_dense
+@implements(prefetch_duals, Slots)
+def _prefetch_slots(beta: Slots, i: int) -> None:
+    start = i * beta.values.shape[1]
+    prefetch(beta.counts, i)
+    prefetch(beta.classes.reshape(-1), start)
+    prefetch(beta.values.reshape(-1), start)
 
 
-@implements(inner_duals)
-def _inner_duals(beta: Any, i: Any, upper: Any, classes: Any, b: Any) -> Any:
-    def inner_dense(beta, i, upper, classes, b):  # type: ignore[no-untyped-def]
-        n = 0
-        for m in range(beta.shape[1]):
-            if 0.0 < beta[i, m] < upper:
-                classes[n] = m
-                b[n] = beta[i, m]
-                n += 1
-        return n
-
-    def inner_slots(beta, i, upper, classes, b):  # type: ignore[no-untyped-def]
-        n = beta.counts[i]
-        for c in range(n):
-            classes[c] = beta.classes[i, c]
-            b[c] = beta.values[i, c]
-        return n
-
-    return inner_slots if is_slots(beta) else inner_dense
+@implements(store_duals, np.ndarray)
+def _store_dense(beta: Array, i: int, classes: Array, values: Array, n: int) -> bool:
+    for c in range(n):
+        beta[i, classes[c]] = values[c]
+    return True
 
 
-@implements(movable_duals)
-def _movable_duals(
-    beta: Any,
-    i: Any,
-    upper: Any,
-    label: Any,
-    violations: Any,
-    above: Any,
-    classes: Any,
-    t: Any,
-    b: Any,
-) -> Any:
-    def movable_dense(  # type: ignore[no-untyped-def]
-        beta, i, upper, label, violations, above, classes, t, b
-    ):
-        row = beta[i]
-        share = _share(violations, row, upper)
-        n = 0
-        least, most = -np.inf, np.inf
-        for m in range(violations.shape[0]):
-            tm, bm = violations[m], row[m]
-            at_zero = (bm == 0.0) & (tm <= 0.0) & (m != label)
-            at_upper = (bm == upper) & (tm >= 0.0)
-            least = max(least, tm if at_zero else -np.inf)
-            most = min(most, tm if at_upper else np.inf)
+@implements(store_duals, Slots)
+def _store_slots(beta: Slots, i: int, classes: Array, values: Array, n: int) -> bool:
+    needed = 0
+    for c in range(n):
+        needed += 1 if values[c] != 0.0 else 0
+    if needed > beta.values.shape[1]:
+        return False
+    s = 0
+    for c in range(n):
+        if values[c] != 0.0:
+            beta.classes[i, s] = classes[c]
+            beta.values[i, s] = values[c]
+            s += 1
+    beta.counts[i] = s
+    return True
+
+
+@implements(inner_duals, np.ndarray)
+def _inner_dense(beta: Array, i: int, upper: float, classes: Array, b: Array) -> int:
+    n = 0
+    for m in range(beta.shape[1]):
+        if 0.0 < beta[i, m] < upper:
             classes[n] = m
-            t[n] = tm
-            b[n] = bm
-            n += ((above < np.inf) | (not (at_zero | at_upper))) & (m != label)
-        return n, max(share, 0.0), least, most
+            b[n] = beta[i, m]
+            n += 1
+    return n
 
-    def movable_slots(  # type: ignore[no-untyped-def]
-        beta, i, upper, label, violations, above, classes, t, b
-    ):
-        k = violations.shape[0]
-        n = np.int64(beta.counts[i])
-        product, largest = 0.0, 0.0
-        for c in range(n):
-            classes[c] = beta.classes[i, c]
-            t[c] = violations[classes[c]]
-            b[c] = beta.values[i, c]
-            product += b[c] * t[c]
-            largest = max(largest, t[c])
-            violations[classes[c]] = -np.inf  # found, until the end
-        violations[label] = -np.inf
-        worst = _largest(violations)
-        share = upper * max(worst, largest) - product
-        left_out = worst
-        if worst > largest:
-            m = 0
-            while m < k and violations[m] != worst:
-                m += 1
-            if m < k:  # not so among NaN
-                n = _take(m, n, violations, classes, t, b)
-                left_out = _largest(violations)
-        if above < np.inf:
-            threshold = max(above, LOWEST)
-            limit = max(MOST_SLOTS, 2 * beta.counts[i])
-            for _ in range(RAISES):
-                if _count(violations, threshold) <= limit - n:
-                    break
-                threshold += 0.5 * (worst - threshold)
-            m = (i * MOST_SLOTS) % k  # where many are equal, other classes for every row
-            for _ in range(k):
-                if violations[m] >= threshold and n < limit:
-                    n = _take(m, n, violations, classes, t, b)
-                m = m + 1 if m + 1 < k else 0
+
+@implements(inner_duals, Slots)
+def _inner_slots(beta: Slots, i: int, upper: float, classes: Array, b: Array) -> int:
+    n = beta.counts[i]
+    for c in range(n):
+        classes[c] = beta.classes[i, c]
+        b[c] = beta.values[i, c]
+    return n
+
+
+@implements(movable_duals, np.ndarray)
+def _movable_dense(
+    beta: Array,
+    i: int,
+    upper: float,
+    label: int,
+    violations: Array,
+    above: float,
+    classes: Array,
+    t: Array,
+    b: Array,
+) -> tuple[int, float, float, float]:
+    row = beta[i]
+    share = _share(violations, row, upper)
+    n = 0
+    least, most = -np.inf, np.inf
+    for m in range(violations.shape[0]):
+        tm, bm = violations[m], row[m]
+        at_zero = (bm == 0.0) & (tm <= 0.0) & (m != label)
+        at_upper = (bm == upper) & (tm >= 0.0)
+        least = max(least, tm if at_zero else -np.inf)
+        most = min(most, tm if at_upper else np.inf)
+        classes[n] = m
+        t[n] = tm
+        b[n] = bm
+        n += ((above < np.inf) | (not (at_zero | at_upper))) & (m != label)
+    return n, max(share, 0.0), least, most
+
+
+@implements(movable_duals, Slots)
+def _movable_slots(
+    beta: Slots,
+    i: int,
+    upper: float,
+    label: int,
+    violations: Array,
+    above: float,
+    classes: Array,
+    t: Array,
+    b: Array,
+) -> tuple[int, float, float, float]:
+    k = violations.shape[0]
+    n = 0 + beta.counts[i]  # int64, where the counts are int32
+    product, largest = 0.0, 0.0
+    for c in range(n):
+        classes[c] = beta.classes[i, c]
+        t[c] = violations[classes[c]]
+        b[c] = beta.values[i, c]
+        product += b[c] * t[c]
+        largest = max(largest, t[c])
+        violations[classes[c]] = -np.inf  # found, until the end
+    violations[label] = -np.inf
+    worst = _largest(violations)
+    share = upper * max(worst, largest) - product
+    left_out = worst
+    if worst > largest:
+        m = 0
+        while m < k and violations[m] != worst:
+            m += 1
+        if m < k:  # not so among NaN
+            n = _take(m, n, violations, classes, t, b)
             left_out = _largest(violations)
-            if n >= limit:
-                left_out = -np.inf
-        for c in range(n):
-            violations[classes[c]] = t[c]
-        violations[label] = 0.0
-        return n, max(share, 0.0), left_out, np.inf
-
-    return movable_slots if is_slots(beta) else movable_dense
+    if above < np.inf:
+        threshold = max(above, LOWEST)
+        limit = max(MOST_SLOTS, 2 * beta.counts[i])
+        for _ in range(RAISES):
+            if _count(violations, threshold) <= limit - n:
+                break
+            threshold += 0.5 * (worst - threshold)
+        m = (i * MOST_SLOTS) % k  # where many are equal, other classes for every row
+        for _ in range(k):
+            if violations[m] >= threshold and n < limit:
+                n = _take(m, n, violations, classes, t, b)
+            m = m + 1 if m + 1 < k else 0
+        left_out = _largest(violations)
+        if n >= limit:
+            left_out = -np.inf
+    for c in range(n):
+        violations[classes[c]] = t[c]
+    violations[label] = 0.0
+    return n, max(share, 0.0), left_out, np.inf

@@ -18,11 +18,10 @@ inner one.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .._jit import generic, implements, jit, jit_inline, jit_sums, prefetch
+from .._typing import Array
 from ..rows.compensated import two_sum
 from ..rows.functions import EPS, row_prefetch, row_prefetch_head, row_rounding
 from ..rows.layouts import Rows
@@ -31,8 +30,9 @@ from .binary import HEAD_AHEAD, ROW_AHEAD, TINY
 from .certificate import CALLS, DRIFT, LENGTHS, LOSSES, SEEN, SHARES, SPREAD, row_norm
 from .crammer_singer import crammer_singer_level
 from .duals import (
+    Duals,
+    Slots,
     inner_duals,
-    is_slots,
     load_duals,
     movable_duals,
     prefetch_duals,
@@ -50,19 +50,19 @@ OF_VIOLATION, OF_SUMS = 4.0, 8.0
 @jit
 def sweep_multiclass(
     rows: Rows,
-    sqnorm: Any,
-    y: Any,
-    cost: Any,
+    sqnorm: Array,
+    y: Array,
+    cost: Array,
     joint: bool,
     shrunk: bool,
-    order: Any,
-    beta: Any,
-    W: Any,
-    grads: Any,
-    gains: Any,
-    shares: Any,
-    scratch: Any,
-    classes: Any,
+    order: Array,
+    beta: Duals,
+    W: Array,
+    grads: Array,
+    gains: Array,
+    shares: Array,
+    scratch: Array,
+    classes: Array,
 ) -> tuple[float, int]:
     """Visit the rows of `order` once each: a block step on the dual variables of a row.
 
@@ -135,7 +135,7 @@ def sweep_multiclass(
 
 
 @jit_inline
-def _violations(t: Any, label: int) -> None:
+def _violations(t: Array, label: int) -> None:
     """Turn scores into ``t_m = 1 - s_label + s_m``, and 0 for the label itself."""
     own = t[label]
     for m in range(t.shape[0]):
@@ -144,7 +144,7 @@ def _violations(t: Any, label: int) -> None:
 
 
 @jit_sums
-def _losses(t: Any, b: Any, joint: bool) -> tuple[float, float, float]:
+def _losses(t: Array, b: Array, joint: bool) -> tuple[float, float, float]:
     """Return the loss at cost 1, ``b.t`` and ``sum b``."""
     loss, product, total = 0.0, 0.0, 0.0
     for m in range(t.shape[0]):
@@ -160,8 +160,8 @@ def _losses(t: Any, b: Any, joint: bool) -> tuple[float, float, float]:
 
 @generic
 def block_step(
-    beta: Any, t: Any, b: Any, k: int, upper: float, q: float, new: Any, scratch: Any
-) -> Any:
+    beta: Duals, t: Array, b: Array, k: int, upper: float, q: float, new: Array, scratch: Array
+) -> float:
     """Fill `new` with the optimal dual variables of k of a row's classes, all others being fixed.
 
     The step is that of Crammer-Singer where `beta` has slots, else that of Weston-Watkins: a sweep
@@ -172,22 +172,9 @@ def block_step(
     """
 
 
-@implements(block_step)
-def _block_step(
-    beta: Any, t: Any, b: Any, k: Any, upper: Any, q: Any, new: Any, scratch: Any
-) -> Any:
-    def crammer_singer(beta, t, b, k, upper, q, new, scratch):  # type: ignore[no-untyped-def]
-        return _crammer_singer_step(t, b, k, upper, q, new, scratch)
-
-    def weston_watkins(beta, t, b, k, upper, q, new, scratch):  # type: ignore[no-untyped-def]
-        return _weston_watkins_step(t, b, k, upper, q, new, scratch)
-
-    return crammer_singer if is_slots(beta) else weston_watkins
-
-
-@jit_inline
+@implements(block_step, np.ndarray)
 def _weston_watkins_step(
-    t: Any, b: Any, k: int, upper: float, q: float, new: Any, scratch: Any
+    beta: Array, t: Array, b: Array, k: int, upper: float, q: float, new: Array, scratch: Array
 ) -> float:
     if q == 0.0:  # a zero row loses 1 per class, whatever W is
         for m in range(k):
@@ -204,9 +191,9 @@ def _weston_watkins_step(
     return q * (level - total)
 
 
-@jit_inline
+@implements(block_step, Slots)
 def _crammer_singer_step(
-    t: Any, b: Any, k: int, upper: float, q: float, new: Any, scratch: Any
+    beta: Slots, t: Array, b: Array, k: int, upper: float, q: float, new: Array, scratch: Array
 ) -> float:
     if q == 0.0 or k == 0:
         for m in range(k):
@@ -231,7 +218,7 @@ def _crammer_singer_step(
 
 
 @jit_sums
-def _steps(t: Any, b: Any, k: int, new: Any, step: Any) -> tuple[bool, float, float, float]:
+def _steps(t: Array, b: Array, k: int, new: Array, step: Array) -> tuple[bool, float, float, float]:
     """Fill ``step = b - new``; return ``d.t``, ``d.d`` and ``sum d`` for ``d = new - b``.
 
     And before those whether any d is not 0: ``d.d`` may underflow.
@@ -248,7 +235,7 @@ def _steps(t: Any, b: Any, k: int, new: Any, step: Any) -> tuple[bool, float, fl
 
 
 @jit
-def _count_active(t: Any, b: Any, error: float, joint: bool) -> int:
+def _count_active(t: Array, b: Array, error: float, joint: bool) -> int:
     """Count the violations on which the loss or ``b.t`` depends, each t being off by `error`."""
     active = -1  # the label's own, which is 0, is not one
     for m in range(t.shape[0]):
@@ -258,7 +245,7 @@ def _count_active(t: Any, b: Any, error: float, joint: bool) -> int:
 
 
 @jit
-def _firmness(t: Any, b: Any, label: int, upper: float, joint: bool) -> float:
+def _firmness(t: Array, b: Array, label: int, upper: float, joint: bool) -> float:
     """Return how far each t may move, relative to any other, before this row's b must move.
 
     It is 0 unless b is at a vertex of its feasible set. Weston-Watkins: each b_m is 0 with t_m < 0
@@ -290,7 +277,7 @@ def _firmness(t: Any, b: Any, label: int, upper: float, joint: bool) -> float:
 
 
 @jit_inline
-def _firmness_seen(t: Any, b: Any, few: int, upper: float, least: float, most: float) -> float:
+def _firmness_seen(t: Array, b: Array, few: int, upper: float, least: float, most: float) -> float:
     """Return `_firmness` from what `movable_duals` tells of those left out; 0 if it may be more."""
     if few == 0:
         return max(min(-least, most), 0.0)
@@ -300,7 +287,7 @@ def _firmness_seen(t: Any, b: Any, few: int, upper: float, least: float, most: f
 
 
 @jit_inline
-def _violation(t: Any, b: Any, k: int, upper: float, joint: bool) -> float:
+def _violation(t: Array, b: Array, k: int, upper: float, joint: bool) -> float:
     """Return the largest violation of the row's optimality conditions (SDM eqs. 6 and 18)."""
     largest, smallest, worst, total = 0.0, np.inf, 0.0, 0.0
     for m in range(k):
@@ -318,7 +305,7 @@ def _violation(t: Any, b: Any, k: int, upper: float, joint: bool) -> float:
 
 
 @jit
-def signed_duals(beta: Any, members: Any, y: Any, out: Any) -> None:
+def signed_duals(beta: Duals, members: Array, y: Array, out: Array) -> None:
     """Fill in, a row per member, by how much of it the weights of each class are made up."""
     for r in range(members.shape[0]):
         i = members[r]
@@ -333,18 +320,18 @@ def signed_duals(beta: Any, members: Any, y: Any, out: Any) -> None:
 @jit
 def certify_rows_multiclass(
     rows: Rows,
-    scores: Any,
-    members: Any,
-    y: Any,
-    cost: Any,
-    sqnorm: Any,
-    beta: Any,
+    scores: Array,
+    members: Array,
+    y: Array,
+    cost: Array,
+    sqnorm: Array,
+    beta: Duals,
     joint: bool,
     length: float,
     level: float,
-    firm: Any,
-    totals: Any,
-    b: Any,
+    firm: Array,
+    totals: Array,
+    b: Array,
 ) -> None:
     """Add to the totals of a certificate, as `certify_rows` does.
 

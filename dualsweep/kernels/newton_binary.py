@@ -6,14 +6,14 @@ threads stay in; see `dualsweep._team`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .._jit import generic, implements, jit
 from .._team import finish_part, next_part
-from .._typing import Array, NumbaType
+from .._typing import Array
 from ..losses.protocol import Loss, gap_share, proximal_dual, row_loss
-from ..rows.functions import is_csr, row_axpy, row_dot, row_outer
-from ..rows.layouts import Rows
+from ..rows.functions import row_axpy, row_dot, row_outer
+from ..rows.layouts import CSRRows, DenseRows, Rows
 
 # The phases: the first four are in parts of all rows, the last in parts of the picked rows.
 MEASURE, AIM, SLOPE, CHANGED, GRAM = range(5)
@@ -48,7 +48,7 @@ class Phases(NamedTuple):
 
 
 @jit
-def newton_phases(data: Phases, team: Any, looks: int) -> int:
+def newton_phases(data: Phases, team: Array, looks: int) -> int:
     """Do parts of phases with other threads; return after `looks` polls that find no part.
 
     MEASURE is `imply_dual` and the weights of b, AIM the responses to the direction and then
@@ -95,24 +95,23 @@ def newton_phases(data: Phases, team: Any, looks: int) -> int:
 
 
 @generic
-def _add_picked(rows: Rows, data: Phases, part: int, count: int) -> Any:
+def _add_picked(rows: Rows, data: Phases, part: int, count: int) -> None:
     """Add a part of the picked rows to half of a Gram matrix."""
 
 
-@implements(_add_picked)
-def _add_picked_rows(rows: NumbaType, data: NumbaType, part: NumbaType, count: NumbaType) -> Any:
-    def add_csr(rows, data, part, count):  # type: ignore[no-untyped-def]
-        first, n = data.span[0], data.span[1] - data.span[0]
-        half = data.halves[part]
-        if first == 0:
-            half[:, :] = 0.0
-        for place in range(first + n * part // count, first + n * (part + 1) // count):
-            row_outer(rows, data.members[data.picked[place]], data.change[place], half)
+@implements(_add_picked, CSRRows)
+def _add_picked_csr(rows: CSRRows, data: Phases, part: int, count: int) -> None:
+    first, n = data.span[0], data.span[1] - data.span[0]
+    half = data.halves[part]
+    if first == 0:
+        half[:, :] = 0.0
+    for place in range(first + n * part // count, first + n * (part + 1) // count):
+        row_outer(rows, data.members[data.picked[place]], data.change[place], half)
 
-    def leave_dense(rows, data, part, count):  # type: ignore[no-untyped-def]
-        pass  # they are matrix products
 
-    return add_csr if is_csr(rows) else leave_dense
+@implements(_add_picked, DenseRows)
+def _leave_dense(rows: DenseRows, data: Phases, part: int, count: int) -> None:
+    pass  # they are matrix products
 
 
 @jit

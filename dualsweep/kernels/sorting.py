@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .._jit import jit
+from .._typing import Array, Int
 
 INSERTION = 24  # entries up to which insertion sort is faster
 
 
 @jit
-def sort_descending(values: Any, n: int) -> None:
+def sort_descending(values: Array, n: Int) -> None:
     """Sort ``values[:n]`` in place, largest first."""
     if n > INSERTION:
         for root in range(n // 2 - 1, -1, -1):
@@ -31,7 +30,7 @@ def sort_descending(values: Any, n: int) -> None:
 
 
 @jit
-def _sift_down(values: Any, root: int, n: int) -> None:
+def _sift_down(values: Array, root: Int, n: Int) -> None:
     """Restore the heap with its smallest entry on top, below `root`."""
     value = values[root]
     child = 2 * root + 1

@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._jit import implements, jit_inline
-from .._typing import DeviceArray, NumbaType
+from .._typing import DeviceArray
 from ..rows.functions import EPS, SMALLEST
 from . import protocol
 from .arrays import ArrayLoss, Bracket, on_arrays
+from .protocol import best_dual, gap_share
 
 # The arithmetic of a share with a diagonal, in parts of ``|s| + kink`` and of ``D |a|``. With b the
 # best dual variable, the second factor of ``(b - a) (s - kink - D (a + b) / 2)`` is off by at most
@@ -58,18 +59,28 @@ class Box(NamedTuple):
         return True
 
 
-def _is_box(loss: NumbaType) -> bool:
-    return loss.instance_class is Box  # type: ignore[no-any-return]
-
-
 @jit_inline
 def _beyond(value: float, kink: float) -> float:
     """Return how far a value is beyond ``[-kink, kink]``; without a kink, the value."""
     return value - min(max(value, -kink), kink)
 
 
-@jit_inline
-def _best(loss: Box, cost: float, slack: float) -> float:
+@implements(protocol.dual_bounds, Box)
+def _dual_bounds(loss: Box, cost: float) -> tuple[float, float]:
+    return cost * loss.lower, cost * loss.upper
+
+
+@implements(protocol.row_loss, Box)
+def _row_loss(loss: Box, cost: float, slack: float) -> float:
+    best, excess = best_dual(loss, cost, slack), _beyond(slack, loss.kink)
+    lost = best * excess - 0.5 * (loss.diag / cost) * best * best
+    if (excess > 0.0 and loss.upper > 0.0) or (excess < 0.0 and loss.lower < 0.0):
+        return max(lost, SMALLEST)  # a square may underflow
+    return lost
+
+
+@implements(protocol.best_dual, Box)
+def _best_dual(loss: Box, cost: float, slack: float) -> float:
     """Return the b in the box at which ``b slack - kink |b| - D b^2 / 2`` is largest."""
     lower, upper = cost * loss.lower, cost * loss.upper
     excess = _beyond(slack, loss.kink)
@@ -80,149 +91,93 @@ def _best(loss: Box, cost: float, slack: float) -> float:
     return upper if excess > 0.0 else lower
 
 
-@jit_inline
-def _share(loss: Box, cost: float, a: float, slack: float) -> float:
+@implements(protocol.conjugate_parts, Box)
+def _conjugate_parts(loss: Box, cost: float, a: float) -> tuple[float, float]:
+    return loss.kink * abs(a), loss.diag / cost * a * a
+
+
+@implements(protocol.gap_share, Box)
+def _gap_share(loss: Box, cost: float, a: float, slack: float) -> float:
     """Return ``best slack - kink |best| - D best^2 / 2`` minus the same at a."""
-    best, diag = _best(loss, cost, slack), loss.diag / cost
+    best, diag = best_dual(loss, cost, slack), loss.diag / cost
     # without cancellation; the kink's slope is that of the side of the best
     side = np.copysign(loss.kink, best if best != 0.0 else a)
     share = (best - a) * (slack - side - 0.5 * diag * (best + a))
     return share + 2.0 * loss.kink * abs(a) if a * side < 0.0 else share
 
 
-@implements(protocol.dual_bounds)
-def _dual_bounds(loss: NumbaType, cost: NumbaType) -> Any:
-    def bounds(loss, cost):  # type: ignore[no-untyped-def]
-        return cost * loss.lower, cost * loss.upper
-
-    return bounds if _is_box(loss) else None
-
-
-@implements(protocol.row_loss)
-def _row_loss(loss: NumbaType, cost: NumbaType, slack: NumbaType) -> Any:
-    def value(loss, cost, slack):  # type: ignore[no-untyped-def]
-        best, excess = _best(loss, cost, slack), _beyond(slack, loss.kink)
-        lost = best * excess - 0.5 * (loss.diag / cost) * best * best
-        if (excess > 0.0 and loss.upper > 0.0) or (excess < 0.0 and loss.lower < 0.0):
-            return max(lost, SMALLEST)  # a square may underflow
-        return lost
-
-    return value if _is_box(loss) else None
-
-
-@implements(protocol.best_dual)
-def _best_dual(loss: NumbaType, cost: NumbaType, slack: NumbaType) -> Any:
-    def best(loss, cost, slack):  # type: ignore[no-untyped-def]
-        return _best(loss, cost, slack)
-
-    return best if _is_box(loss) else None
-
-
-@implements(protocol.conjugate_parts)
-def _conjugate_parts(loss: NumbaType, cost: NumbaType, a: NumbaType) -> Any:
-    def parts(loss, cost, a):  # type: ignore[no-untyped-def]
-        return loss.kink * abs(a), loss.diag / cost * a * a
-
-    return parts if _is_box(loss) else None
-
-
-@implements(protocol.gap_share)
-def _gap_share(loss: NumbaType, cost: NumbaType, a: NumbaType, slack: NumbaType) -> Any:
-    def share(loss, cost, a, slack):  # type: ignore[no-untyped-def]
-        return _share(loss, cost, a, slack)
-
-    return share if _is_box(loss) else None
-
-
-@implements(protocol.certified_share)
+@implements(protocol.certified_share, Box)
 def _certified_share(
-    loss: NumbaType, cost: NumbaType, a: NumbaType, slack: NumbaType, error: NumbaType
-) -> Any:
-    def bracket(loss, cost, a, slack, error):  # type: ignore[no-untyped-def]
-        kink, diag = loss.kink, loss.diag / cost
-        best = _best(loss, cost, slack)
-        steepest = abs(best)
-        share = max(_share(loss, cost, a, slack), 0.0)
-        if diag > 0.0:
-            wider = error + OF_SLACK * (abs(slack) + kink) + OF_DUAL * diag * abs(a)
-            bend = wider / diag if abs(slack) + wider > kink else 0.0
-            steepest += bend
-            most = share + (abs(best - a) + 0.5 * bend) * wider
-        elif abs(abs(slack) - kink) > error:  # all on one side of the kink
-            most = share + abs(best - a) * error
-        else:
-            start, end = slack - error, slack + error
-            steepest = max(abs(_best(loss, cost, start)), abs(_best(loss, cost, end)))
-            most = max(share, _share(loss, cost, a, start), _share(loss, cost, a, end))
-        spread = steepest * error + (SMALLEST if steepest > 0.0 else 0.0)  # a loss may underflow
-        excess = _beyond(slack, kink)
-        return best * excess - 0.5 * diag * best * best, spread, share, most
-
-    return bracket if _is_box(loss) else None
+    loss: Box, cost: float, a: float, slack: float, error: float
+) -> tuple[float, float, float, float]:
+    kink, diag = loss.kink, loss.diag / cost
+    best = best_dual(loss, cost, slack)
+    steepest = abs(best)
+    share = max(gap_share(loss, cost, a, slack), 0.0)
+    if diag > 0.0:
+        wider = error + OF_SLACK * (abs(slack) + kink) + OF_DUAL * diag * abs(a)
+        bend = wider / diag if abs(slack) + wider > kink else 0.0
+        steepest += bend
+        most = share + (abs(best - a) + 0.5 * bend) * wider
+    elif abs(abs(slack) - kink) > error:  # all on one side of the kink
+        most = share + abs(best - a) * error
+    else:
+        start, end = slack - error, slack + error
+        steepest = max(abs(best_dual(loss, cost, start)), abs(best_dual(loss, cost, end)))
+        most = max(share, gap_share(loss, cost, a, start), gap_share(loss, cost, a, end))
+    spread = steepest * error + (SMALLEST if steepest > 0.0 else 0.0)  # a loss may underflow
+    excess = _beyond(slack, kink)
+    return best * excess - 0.5 * diag * best * best, spread, share, most
 
 
-@implements(protocol.dual_step)
+@implements(protocol.dual_step, Box)
 def _dual_step(
-    loss: NumbaType, cost: NumbaType, a: NumbaType, slack: NumbaType, sqnorm: NumbaType
-) -> Any:
-    def step(loss, cost, a, slack, sqnorm):  # type: ignore[no-untyped-def]
-        kink, diag = loss.kink, loss.diag / cost
-        lower, upper = cost * loss.lower, cost * loss.upper
-        grad = diag * a - slack
-        curvature = sqnorm + diag
-        # The slope of kink |a| where a goes to; less than the kink where that is 0.
-        side = min(max(curvature * a - grad, -kink), kink)
-        seen = grad + side
-        # A zero row under the hinge loss has no curvature: its dual variable goes to a bound.
-        new = a - seen / curvature if curvature > 0.0 else _best(loss, cost, slack)
-        new = min(max(new, lower), upper)
-        if abs(side) < kink:
-            new = 0.0
-            seen = kink - abs(grad) if a == 0.0 else grad + np.copysign(kink, a)
-        change = new - a
-        gain = 0.0
-        if change != 0.0:
-            gain = -change * (grad + 0.5 * change * curvature)
-            if kink > 0.0:
-                gain -= kink * (abs(new) - abs(a))
-        return new, seen, gain
-
-    return step if _is_box(loss) else None
+    loss: Box, cost: float, a: float, slack: float, sqnorm: float
+) -> tuple[float, float, float]:
+    kink, diag = loss.kink, loss.diag / cost
+    lower, upper = cost * loss.lower, cost * loss.upper
+    grad = diag * a - slack
+    curvature = sqnorm + diag
+    # The slope of kink |a| where a goes to; less than the kink where that is 0.
+    side = min(max(curvature * a - grad, -kink), kink)
+    seen = grad + side
+    # A zero row under the hinge loss has no curvature: its dual variable goes to a bound.
+    new = a - seen / curvature if curvature > 0.0 else best_dual(loss, cost, slack)
+    new = min(max(new, lower), upper)
+    if abs(side) < kink:
+        new = 0.0
+        seen = kink - abs(grad) if a == 0.0 else grad + np.copysign(kink, a)
+    change = new - a
+    gain = 0.0
+    if change != 0.0:
+        gain = -change * (grad + 0.5 * change * curvature)
+        if kink > 0.0:
+            gain -= kink * (abs(new) - abs(a))
+    return new, seen, gain
 
 
-@implements(protocol.proximal_dual)
-def _proximal_dual(loss: NumbaType, cost: NumbaType, v: NumbaType, rho: NumbaType) -> Any:
-    def proximal(loss, cost, v, rho):  # type: ignore[no-untyped-def]
-        bend = loss.diag / cost + rho
-        lower, upper = cost * loss.lower, cost * loss.upper
-        b = _beyond(v, loss.kink) / bend
-        moves = lower < b < upper and (loss.kink == 0.0 or b != 0.0)
-        return min(max(b, lower), upper), 1.0 / bend if moves else 0.0
-
-    return proximal if _is_box(loss) else None
+@implements(protocol.proximal_dual, Box)
+def _proximal_dual(loss: Box, cost: float, v: float, rho: float) -> tuple[float, float]:
+    bend = loss.diag / cost + rho
+    lower, upper = cost * loss.lower, cost * loss.upper
+    b = _beyond(v, loss.kink) / bend
+    moves = lower < b < upper and (loss.kink == 0.0 or b != 0.0)
+    return min(max(b, lower), upper), 1.0 / bend if moves else 0.0
 
 
-@implements(protocol.is_settled)
-def _is_settled(
-    loss: NumbaType, cost: NumbaType, a: NumbaType, slack: NumbaType, reach: NumbaType
-) -> Any:
-    def settled(loss, cost, a, slack, reach):  # type: ignore[no-untyped-def]
-        # From these slacks on, for all rows, the best dual variable is at a bound.
-        below = loss.diag * loss.lower - loss.kink
-        above = loss.diag * loss.upper + loss.kink
-        at_lower = slack < below - reach and a == cost * loss.lower
-        at_upper = slack > above + reach and a == cost * loss.upper
-        return at_lower or at_upper or (abs(slack) < loss.kink - reach and a == 0.0)
-
-    return settled if _is_box(loss) else None
+@implements(protocol.is_settled, Box)
+def _is_settled(loss: Box, cost: float, a: float, slack: float, reach: float) -> bool:
+    # From these slacks on, for all rows, the best dual variable is at a bound.
+    below = loss.diag * loss.lower - loss.kink
+    above = loss.diag * loss.upper + loss.kink
+    at_lower = slack < below - reach and a == cost * loss.lower
+    at_upper = slack > above + reach and a == cost * loss.upper
+    return at_lower or at_upper or (abs(slack) < loss.kink - reach and a == 0.0)
 
 
-@implements(protocol.tube)
-def _tube(loss: NumbaType) -> Any:
-    def size(loss):  # type: ignore[no-untyped-def]
-        return loss.kink
-
-    return size if _is_box(loss) else None
+@implements(protocol.tube, Box)
+def _tube(loss: Box) -> float:
+    return loss.kink
 
 
 @on_arrays.register

@@ -17,7 +17,7 @@ branch on the kind of loss. A loss is a NamedTuple in a module of its own, which
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, Protocol
+from typing import Protocol
 
 from .._jit import generic
 
@@ -42,27 +42,27 @@ class Loss(Hashable, Protocol):
 
 
 @generic
-def dual_bounds(loss: Loss, cost: float) -> Any:
+def dual_bounds(loss: Loss, cost: float) -> tuple[float, float]:
     """Return the bounds of a dual variable; 0 is between them."""
 
 
 @generic
-def row_loss(loss: Loss, cost: float, slack: float) -> Any:
+def row_loss(loss: Loss, cost: float, slack: float) -> float:
     """Return what a row loses, times its cost; 0 only if it loses nothing."""
 
 
 @generic
-def best_dual(loss: Loss, cost: float, slack: float) -> Any:
+def best_dual(loss: Loss, cost: float, slack: float) -> float:
     """Return the dual variable that fits a slack."""
 
 
 @generic
-def conjugate_parts(loss: Loss, cost: float, a: float) -> Any:
+def conjugate_parts(loss: Loss, cost: float, a: float) -> tuple[float, float]:
     """Return p and q such that ``conjugate(s a) = s p + s^2 q / 2``, at least for s = 1."""
 
 
 @generic
-def gap_share(loss: Loss, cost: float, a: float, slack: float) -> Any:
+def gap_share(loss: Loss, cost: float, a: float, slack: float) -> float:
     """Return a row's share of the gap: its loss minus the lower bound that `a` proves.
 
     That is the maximum over b of ``b slack - conjugate(b)``, minus the same at ``b = a``: never
@@ -71,7 +71,9 @@ def gap_share(loss: Loss, cost: float, a: float, slack: float) -> Any:
 
 
 @generic
-def certified_share(loss: Loss, cost: float, a: float, slack: float, error: float) -> Any:
+def certified_share(
+    loss: Loss, cost: float, a: float, slack: float, error: float
+) -> tuple[float, float, float, float]:
     """Return bounds on the loss and the share of a row whose slack is off by at most `error`.
 
     These are the loss as computed, a bound on how far off it is, the share as computed (not
@@ -80,7 +82,9 @@ def certified_share(loss: Loss, cost: float, a: float, slack: float, error: floa
 
 
 @generic
-def dual_step(loss: Loss, cost: float, a: float, slack: float, sqnorm: float) -> Any:
+def dual_step(
+    loss: Loss, cost: float, a: float, slack: float, sqnorm: float
+) -> tuple[float, float, float]:
     """Return the new dual variable of a visit, the gradient seen, and what the dual gains.
 
     The new value minimises ``sqnorm (b - a)^2 / 2 - b slack + conjugate(b)`` over b. The gradient
@@ -90,7 +94,7 @@ def dual_step(loss: Loss, cost: float, a: float, slack: float, sqnorm: float) ->
 
 
 @generic
-def proximal_dual(loss: Loss, cost: float, v: float, rho: float) -> Any:
+def proximal_dual(loss: Loss, cost: float, v: float, rho: float) -> tuple[float, float]:
     """Return the b that maximises ``b v - conjugate(b) - rho b^2 / 2``, and its derivative in v.
 
     With ``v = slack + rho anchor`` these are the dual variables of Newton's inner problem.
@@ -98,10 +102,10 @@ def proximal_dual(loss: Loss, cost: float, v: float, rho: float) -> Any:
 
 
 @generic
-def is_settled(loss: Loss, cost: float, a: float, slack: float, reach: float) -> Any:
+def is_settled(loss: Loss, cost: float, a: float, slack: float, reach: float) -> bool:
     """Return whether `a` is optimal for all slacks within `reach` of this one."""
 
 
 @generic
-def tube(loss: Loss) -> Any:
+def tube(loss: Loss) -> float:
     """Return the size up to which slacks of either sign lose nothing."""

@@ -8,30 +8,23 @@ four times as long. It is for certificates that plain sums are too rough for.
 from __future__ import annotations
 
 from math import frexp
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._jit import fused, generic, implements, jit, jit_inline
-from .functions import EPS, SMALLEST, is_csr, is_dense, row_count, row_rounding, row_slack
-from .layouts import Rows
+from .._typing import Array, Int
+from .functions import EPS, SMALLEST, row_count, row_rounding, row_slack
+from .layouts import CompensatedRows, CSRRows, DenseRows, Rows
 from .many_classes import row_scores
 
 
-class CompensatedRows(NamedTuple):
-    """Rows whose responses to some weights are summed in compensated arithmetic."""
-
-    rows: Rows
-    blur: float  # error of the intercept: a model's is rounded, being the bias times its weight
-
-
-def compensated_rows(rows: Rows, W: Any) -> CompensatedRows:
+def compensated_rows(rows: Rows, W: Array) -> CompensatedRows:
     """Return rows whose responses to W, of one class or several, are summed with care."""
     exact = scales_exactly(rows.bias)
     return CompensatedRows(rows, 0.0 if exact else 2.0 * EPS * intercept_size(rows, W))
 
 
-def intercept_size(rows: Rows, W: Any) -> float:
+def intercept_size(rows: Rows, W: Array) -> float:
     """Return the size of the intercept, of the largest one of several classes."""
     return float(np.max(np.abs(rows.bias * W[-1])))
 
@@ -58,90 +51,61 @@ def _plus_product(total: float, low: float, a: float, b: float) -> tuple[float, 
 
 
 @generic
-def _entry(rows: Rows, i: int, e: int) -> Any:
+def _entry(rows: Rows, i: int, e: int) -> tuple[float, Int]:
     """Return the e-th entry of row i, in float64, and its place; the bias is the last."""
 
 
-@implements(_entry)
-def _entry_of(rows: Any, i: Any, e: Any) -> Any:
-    def entry_csr(rows, i, e):  # type: ignore[no-untyped-def]
-        j = np.uint64(rows.indptr[i] + e)
-        if j < np.uint64(rows.indptr[i + 1]):
-            return np.float64(rows.data[j]), np.int64(rows.indices[j])
-        return np.float64(rows.bias), np.int64(rows.n_features)
-
-    def entry_dense(rows, i, e):  # type: ignore[no-untyped-def]
-        if e < rows.n_features:
-            return np.float64(rows.data[i, e]), np.int64(e)
-        return np.float64(rows.bias), np.int64(rows.n_features)
-
-    return entry_csr if is_csr(rows) else entry_dense if is_dense(rows) else None
+@implements(_entry, CSRRows)
+def _entry_csr(rows: CSRRows, i: int, e: int) -> tuple[float, Int]:
+    j = np.uint64(rows.indptr[i] + e)
+    if j < np.uint64(rows.indptr[i + 1]):
+        return np.float64(rows.data[j]), np.int64(rows.indices[j])
+    return np.float64(rows.bias), np.int64(rows.n_features)
 
 
-def _is_compensated(rows: Any) -> bool:
-    return rows.instance_class is CompensatedRows  # type: ignore[no-any-return]
+@implements(_entry, DenseRows)
+def _entry_dense(rows: DenseRows, i: int, e: int) -> tuple[float, Int]:
+    if e < rows.n_features:
+        return np.float64(rows.data[i, e]), np.int64(e)
+    return np.float64(rows.bias), np.int64(rows.n_features)
 
 
-@implements(row_count)
-def _row_count(rows: Any, i: Any) -> Any:
-    if not _is_compensated(rows):
-        return None
-
-    def count(rows, i):  # type: ignore[no-untyped-def]
-        return row_count(rows.rows, i)
-
-    return count
+@implements(row_count, CompensatedRows)
+def _count(rows: CompensatedRows, i: int) -> int:
+    return row_count(rows.rows, i)
 
 
-@implements(row_slack)
-def _row_slack(rows: Any, i: Any, w: Any, goal: Any, y: Any) -> Any:
-    if not _is_compensated(rows):
-        return None
+@implements(row_slack, CompensatedRows)
+def _slack(rows: CompensatedRows, i: int, w: Array, goal: float, y: float) -> float:
+    plain = rows.rows
+    total, low = -y * goal, 0.0  # exact, as all that y multiplies
+    for e in range(row_count(plain, i)):
+        value, place = _entry(plain, i, e)
+        total, low = _plus_product(total, low, value, w[place])
+    return -y * (total + low)
 
-    def slack(rows, i, w, goal, y):  # type: ignore[no-untyped-def]
-        plain = rows.rows
-        total, low = -y * goal, 0.0  # exact, as all that y multiplies
+
+@implements(row_rounding, CompensatedRows)
+def _rounding(rows: CompensatedRows, i: int, goal: float, reach: float) -> float:
+    if reach == 0.0:
+        return 0.0
+    n = row_count(rows.rows, i)
+    return (n * EPS) ** 2 * (reach + abs(goal)) + n * SMALLEST + rows.blur
+
+
+@implements(row_scores, CompensatedRows)
+def _scores(rows: CompensatedRows, i: int, W: Array, out: Array) -> None:
+    plain = rows.rows
+    for m in range(out.shape[0]):
+        total, low = 0.0, 0.0
         for e in range(row_count(plain, i)):
             value, place = _entry(plain, i, e)
-            total, low = _plus_product(total, low, value, w[place])
-        return -y * (total + low)
-
-    return slack
-
-
-@implements(row_rounding)
-def _row_rounding(rows: Any, i: Any, goal: Any, reach: Any) -> Any:
-    if not _is_compensated(rows):
-        return None
-
-    def rounding(rows, i, goal, reach):  # type: ignore[no-untyped-def]
-        if reach == 0.0:
-            return 0.0
-        n = row_count(rows.rows, i)
-        return (n * EPS) ** 2 * (reach + abs(goal)) + n * SMALLEST + rows.blur
-
-    return rounding
-
-
-@implements(row_scores)
-def _row_scores(rows: Any, i: Any, W: Any, out: Any) -> Any:
-    if not _is_compensated(rows):
-        return None
-
-    def scores(rows, i, W, out):  # type: ignore[no-untyped-def]
-        plain = rows.rows
-        for m in range(out.shape[0]):
-            total, low = 0.0, 0.0
-            for e in range(row_count(plain, i)):
-                value, place = _entry(plain, i, e)
-                total, low = _plus_product(total, low, value, W[place, m])
-            out[m] = total + low
-
-    return scores
+            total, low = _plus_product(total, low, value, W[place, m])
+        out[m] = total + low
 
 
 @jit
-def add_compensated(rows: Rows, members: Any, coef: Any, W: Any, low: Any) -> None:
+def add_compensated(rows: Rows, members: Array, coef: Array, W: Array, low: Array) -> None:
     """Add ``sum_t coef[t, m] x_t`` to the unevaluated sums ``W[:, m] + low[:, m]``."""
     for t in range(members.shape[0]):
         i = members[t]

@@ -43,6 +43,16 @@ class DenseRows(NamedTuple):
 Rows: TypeAlias = CSRRows | DenseRows
 
 
+class CompensatedRows(NamedTuple):
+    """Rows whose responses to some weights are summed in compensated arithmetic."""
+
+    rows: Rows
+    blur: float  # error of the intercept: a model's is rounded, being the bias times its weight
+
+
+AnyRows: TypeAlias = Rows | CompensatedRows
+
+
 def as_rows(X: Any, bias: float, workers: Workers | None = None) -> Rows:
     """View a validated X as rows: float32 or float64, CSR or C-ordered dense, never copied.
 

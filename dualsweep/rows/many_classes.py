@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .._jit import DOT_MATH, FUSED_MATH, generic, implements, jit
 from .._lanes import add_outer_lanes, add_scores_lanes
-from .functions import is_csr, is_dense, precision, row_entries
-from .layouts import Rows
+from .._typing import Array
+from .functions import row_entries
+from .layouts import AnyRows, CSRRows, DenseRows, Rows
 
 
 @generic
-def row_scores(rows: Rows, i: int, W: Any, out: Any) -> Any:
+def row_scores(rows: AnyRows, i: int, W: Array, out: Array) -> None:
     """Fill `out` with ``X[i] @ W[:-1] + bias * W[-1]``, one number per class.
 
     Accumulated in float64, or in float32 where X and W both are. The loop over classes is the inner
@@ -23,12 +22,14 @@ def row_scores(rows: Rows, i: int, W: Any, out: Any) -> Any:
 
 
 @generic
-def row_scores_few(rows: Rows, i: int, W: Any, classes: Any, n: int, out: Any) -> Any:
+def row_scores_few(rows: AnyRows, i: int, W: Array, classes: Array, n: int, out: Array) -> None:
     """Fill ``out[c]`` with the score of class ``classes[c]``, for the first n of `classes`."""
 
 
 @generic
-def row_add_few(rows: Rows, i: int, classes: Any, step: Any, n: int, W: Any, scratch: Any) -> Any:
+def row_add_few(
+    rows: AnyRows, i: int, classes: Array, step: Array, n: int, W: Array, scratch: Array
+) -> None:
     """Add ``step[c] * X[i]`` to the weights of class ``classes[c]``, bias included, in place.
 
     For the first n of `classes`, each of which is there once. `scratch` holds as many numbers as
@@ -41,103 +42,80 @@ def row_add_few(rows: Rows, i: int, classes: Any, step: Any, n: int, W: Any, scr
 LANES_CLASSES = 64
 
 
-@implements(row_scores, fastmath=FUSED_MATH)
-def _row_scores_csr(rows: Any, i: Any, W: Any, out: Any) -> Any:
-    if not is_csr(rows):
-        return None
-
-    def scores_csr(rows, i, W, out):  # type: ignore[no-untyped-def]
-        k = out.shape[0]
-        data, indices = rows.data, rows.indices
-        last = W[W.shape[0] - 1]
+@implements(row_scores, CSRRows, fastmath=FUSED_MATH)
+def _scores_csr(rows: CSRRows, i: int, W: Array, out: Array) -> None:
+    k = out.shape[0]
+    data, indices = rows.data, rows.indices
+    last = W[W.shape[0] - 1]
+    for m in range(k):
+        out[m] = rows.bias * np.float64(last[m])
+    if k <= LANES_CLASSES:
+        add_scores_lanes(data, indices, rows.indptr[i], rows.indptr[i + 1], W, out)
+        return
+    j, end = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])
+    one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+    while j + three < end:
+        xa, xb = np.float64(data[j]), np.float64(data[j + one])
+        xc, xd = np.float64(data[j + two]), np.float64(data[j + three])
+        a, b = W[indices[j]], W[indices[j + one]]
+        c, d = W[indices[j + two]], W[indices[j + three]]
         for m in range(k):
-            out[m] = rows.bias * np.float64(last[m])
-        if k <= LANES_CLASSES:
-            add_scores_lanes(data, indices, rows.indptr[i], rows.indptr[i + 1], W, out)
-            return
-        j, end = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])
-        one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
-        while j + three < end:
-            xa, xb = np.float64(data[j]), np.float64(data[j + one])
-            xc, xd = np.float64(data[j + two]), np.float64(data[j + three])
-            a, b = W[indices[j]], W[indices[j + one]]
-            c, d = W[indices[j + two]], W[indices[j + three]]
-            for m in range(k):
-                left = xa * np.float64(a[m]) + xb * np.float64(b[m])
-                out[m] += left + (xc * np.float64(c[m]) + xd * np.float64(d[m]))
-            j += four
-        while j < end:
-            x, a = np.float64(data[j]), W[indices[j]]
-            for m in range(k):
-                out[m] += x * np.float64(a[m])
-            j += one
-
-    return scores_csr
+            left = xa * np.float64(a[m]) + xb * np.float64(b[m])
+            out[m] += left + (xc * np.float64(c[m]) + xd * np.float64(d[m]))
+        j += four
+    while j < end:
+        x, a = np.float64(data[j]), W[indices[j]]
+        for m in range(k):
+            out[m] += x * np.float64(a[m])
+        j += one
 
 
-@implements(row_scores, fastmath=DOT_MATH)
-def _row_scores_dense(rows: Any, i: Any, W: Any, out: Any) -> Any:
-    if not is_dense(rows):
-        return None
-    number = precision(rows[0], W)
-
-    def scores_dense(rows, i, W, out):  # type: ignore[no-untyped-def]
-        row = rows.data[i]
-        d, k = row.shape[0], out.shape[0]
-        for m in range(0, k, 2):  # an entry is loaded once for two classes
-            n = min(m + 1, k - 1)
-            a, b = W.T[m], W.T[n]
-            one, other = number(0.0), number(0.0)
-            for j in range(d):
-                one += number(row[j]) * number(a[j])
-                other += number(row[j]) * number(b[j])
-            out[m] = one + rows.bias * a[d]
-            out[n] = other + rows.bias * b[d]
-
-    return scores_dense
+@implements(row_scores, DenseRows, fastmath=DOT_MATH)
+def _scores_dense(rows: DenseRows, i: int, W: Array, out: Array) -> None:
+    row = rows.data[i]
+    d, k = row.shape[0], out.shape[0]
+    zero = row.dtype.type(0.0) * W.dtype.type(0.0)
+    for m in range(0, k, 2):  # an entry is loaded once for two classes
+        n = min(m + 1, k - 1)
+        a, b = W.T[m], W.T[n]
+        one, other = zero, zero
+        for j in range(d):
+            one += row[j] * a[j]
+            other += row[j] * b[j]
+        out[m] = one + rows.bias * a[d]
+        out[n] = other + rows.bias * b[d]
 
 
-@implements(row_scores_few, fastmath=FUSED_MATH)
-def _row_scores_few_csr(rows: Any, i: Any, W: Any, classes: Any, n: Any, out: Any) -> Any:
-    if not is_csr(rows):
-        return None
-
-    def scores_csr(rows, i, W, classes, n, out):  # type: ignore[no-untyped-def]
-        data, indices = rows.data, rows.indices
-        start, end = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])
-        k, flat = np.uint64(W.shape[1]), W.reshape(-1)
-        last = W[W.shape[0] - 1]
-        for c in range(0, n, 2):  # an entry is loaded once for two classes
-            d = min(c + 1, n - 1)
-            p, q = np.uint64(classes[c]), np.uint64(classes[d])
-            one, other = 0.0, 0.0
-            for j in range(start, end):
-                x, weights = np.float64(data[j]), np.uint64(indices[j]) * k
-                one += x * np.float64(flat[weights + p])
-                other += x * np.float64(flat[weights + q])
-            out[c] = one + rows.bias * np.float64(last[p])
-            out[d] = other + rows.bias * np.float64(last[q])
-
-    return scores_csr
+@implements(row_scores_few, CSRRows, fastmath=FUSED_MATH)
+def _scores_few_csr(rows: CSRRows, i: int, W: Array, classes: Array, n: int, out: Array) -> None:
+    data, indices = rows.data, rows.indices
+    start, end = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])
+    k, flat = np.uint64(W.shape[1]), W.reshape(-1)
+    last = W[W.shape[0] - 1]
+    for c in range(0, n, 2):  # an entry is loaded once for two classes
+        d = min(c + 1, n - 1)
+        p, q = np.uint64(classes[c]), np.uint64(classes[d])
+        one, other = 0.0, 0.0
+        for j in range(start, end):
+            x, weights = np.float64(data[j]), np.uint64(indices[j]) * k
+            one += x * np.float64(flat[weights + p])
+            other += x * np.float64(flat[weights + q])
+        out[c] = one + rows.bias * np.float64(last[p])
+        out[d] = other + rows.bias * np.float64(last[q])
 
 
-@implements(row_scores_few, fastmath=DOT_MATH)
-def _row_scores_few_dense(rows: Any, i: Any, W: Any, classes: Any, n: Any, out: Any) -> Any:
-    if is_csr(rows):
-        return None
-    number = precision(rows[0], W)
-
-    def scores_dense(rows, i, W, classes, n, out):  # type: ignore[no-untyped-def]
-        row = rows.data[i]
-        d = row.shape[0]
-        for c in range(n):
-            weights = W.T[classes[c]]
-            total = number(0.0)
-            for j in range(d):
-                total += number(row[j]) * number(weights[j])
-            out[c] = total + rows.bias * weights[d]
-
-    return scores_dense
+@implements(row_scores_few, DenseRows, fastmath=DOT_MATH)
+def _scores_few_dense(
+    rows: DenseRows, i: int, W: Array, classes: Array, n: int, out: Array
+) -> None:
+    row = rows.data[i]
+    d = row.shape[0]
+    for c in range(n):
+        weights = W.T[classes[c]]
+        total = row.dtype.type(0.0) * W.dtype.type(0.0)
+        for j in range(d):
+            total += row[j] * weights[j]
+        out[c] = total + rows.bias * weights[d]
 
 
 # Where no more than this part of the classes change, only those are written; where more do, it is
@@ -145,58 +123,59 @@ def _row_scores_few_dense(rows: Any, i: Any, W: Any, classes: Any, n: Any, out: 
 FEW_CLASSES = 0.25
 
 
-@implements(row_add_few, fastmath=FUSED_MATH)
-def _row_add_few(rows: Any, i: Any, classes: Any, step: Any, n: Any, W: Any, scratch: Any) -> Any:
-    dtype = precision(W)
-
-    def add_csr(rows, i, classes, step, n, W, scratch):  # type: ignore[no-untyped-def]
-        data, indices = rows.data, rows.indices
-        start, end = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])
-        k, flat = np.uint64(W.shape[1]), W.reshape(-1)
-        last = W[W.shape[0] - 1]
+@implements(row_add_few, CSRRows, fastmath=FUSED_MATH)
+def _add_few_csr(
+    rows: CSRRows, i: int, classes: Array, step: Array, n: int, W: Array, scratch: Array
+) -> None:
+    data, indices, number = rows.data, rows.indices, W.dtype.type
+    start, end = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])
+    k, flat = np.uint64(W.shape[1]), W.reshape(-1)
+    last = W[W.shape[0] - 1]
+    for c in range(n):
+        last[classes[c]] += number(rows.bias) * number(step[c])
+    if n > FEW_CLASSES * k:
+        for m in range(k):
+            scratch[m] = 0.0
         for c in range(n):
-            last[classes[c]] += dtype(rows.bias) * dtype(step[c])
-        if n > FEW_CLASSES * k:
-            for m in range(k):
-                scratch[m] = 0.0
-            for c in range(n):
-                scratch[classes[c]] = step[c]
-            add_outer_lanes(data, indices, rows.indptr[i], rows.indptr[i + 1], scratch, W)
-            return
-        for c in range(0, n - 1, 2):  # an entry is loaded once for two classes
-            p, q = np.uint64(classes[c]), np.uint64(classes[c + 1])
-            one, other = dtype(step[c]), dtype(step[c + 1])
-            for j in range(start, end):
-                x, weights = dtype(data[j]), np.uint64(indices[j]) * k
-                flat[weights + p] += one * x
-                flat[weights + q] += other * x
-        if n % 2 == 1:
-            p, one = np.uint64(classes[n - 1]), dtype(step[n - 1])
-            for j in range(start, end):
-                flat[np.uint64(indices[j]) * k + p] += one * dtype(data[j])
+            scratch[classes[c]] = step[c]
+        add_outer_lanes(data, indices, rows.indptr[i], rows.indptr[i + 1], scratch, W)
+        return
+    for c in range(0, n - 1, 2):  # an entry is loaded once for two classes
+        p, q = np.uint64(classes[c]), np.uint64(classes[c + 1])
+        one, other = number(step[c]), number(step[c + 1])
+        for j in range(start, end):
+            x, weights = number(data[j]), np.uint64(indices[j]) * k
+            flat[weights + p] += one * x
+            flat[weights + q] += other * x
+    if n % 2 == 1:
+        p, one = np.uint64(classes[n - 1]), number(step[n - 1])
+        for j in range(start, end):
+            flat[np.uint64(indices[j]) * k + p] += one * number(data[j])
 
-    def add_dense(rows, i, classes, step, n, W, scratch):  # type: ignore[no-untyped-def]
-        row = rows.data[i]
-        d = row.shape[0]
-        for c in range(n):
-            weights, s = W.T[classes[c]], dtype(step[c])
-            for j in range(d):
-                weights[j] += s * dtype(row[j])
-            weights[d] += s * dtype(rows.bias)
 
-    return add_csr if is_csr(rows) else add_dense
+@implements(row_add_few, DenseRows, fastmath=FUSED_MATH)
+def _add_few_dense(
+    rows: DenseRows, i: int, classes: Array, step: Array, n: int, W: Array, scratch: Array
+) -> None:
+    row, number = rows.data[i], W.dtype.type
+    d = row.shape[0]
+    for c in range(n):
+        weights, s = W.T[classes[c]], number(step[c])
+        for j in range(d):
+            weights[j] += s * number(row[j])
+        weights[d] += s * number(rows.bias)
 
 
 @jit
 def add_outer_many(
     rows: Rows,
-    members: Any,
-    counts: Any,
-    classes: Any,
-    M: Any,
-    out: Any,
-    values: Any,
-    places: Any,
+    members: Array,
+    counts: Array,
+    classes: Array,
+    M: Array,
+    out: Array,
+    values: Array,
+    places: Array,
 ) -> None:
     """Add to `out` the blocks of ``sum_i (x_i x_i') (x) M_i``, as far as they differ.
 
@@ -219,7 +198,7 @@ def add_outer_many(
                         line[places[f]] += value * values[f]
 
 
-def whole_gram(blocks: Any) -> Any:
+def whole_gram(blocks: Array) -> Array:
     """Return the matrix over all weights, in the order of W, from what `add_outer_many` filled.
 
     An entry of a block is in one of its two places, which one depending on the order of a row's

@@ -18,6 +18,7 @@ import numpy as np
 from .._jit import jit
 from .._symmetric import add_lower
 from .._threads import Workers
+from .._typing import Array
 from .compensated import add_compensated, compensated_rows
 from .functions import row_axpy, row_dot, row_outer, row_sqnorm
 from .layouts import Rows, n_rows, n_stored
@@ -280,8 +281,8 @@ class Passes:
 
     def gram_many(
         self,
-        members: Any,
-        factors: Callable[[slice], Any],
+        members: Array,
+        factors: Callable[[slice], tuple[Array, Array, Array]],
         n_classes: int,
         stop: Callable[[], bool],
     ) -> Any:

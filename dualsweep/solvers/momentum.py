@@ -74,8 +74,8 @@ class Momentum:
     def advance(self, w: Any) -> None:
         """Move the centre after a round of sweeps, and w with it."""
         if self.sweeps % self.ROUND == 0:
-            vectors = (v.ravel("K") for v in (w, self.before, self.centre))
-            _advance(*vectors, self.beta, self.part)
+            before, centre = self.before.ravel("K"), self.centre.ravel("K")
+            _advance(w.ravel("K"), before, centre, self.beta, self.part)
             self.size, _, _ = self._sizes(w)
 
     def _sizes(self, w: Any) -> Any:
