@@ -82,8 +82,8 @@ def _scores_dense(rows: DenseRows, i: int, W: Array, out: Array) -> None:
         for j in range(d):
             one += row[j] * a[j]
             other += row[j] * b[j]
-        out[m] = one + rows.bias * a[d]
-        out[n] = other + rows.bias * b[d]
+        out[m] = one + rows.bias * np.float64(a[d])
+        out[n] = other + rows.bias * np.float64(b[d])
 
 
 @implements(row_scores_few, CSRRows, fastmath=FUSED_MATH)
@@ -115,7 +115,7 @@ def _scores_few_dense(
         total = row.dtype.type(0.0) * W.dtype.type(0.0)
         for j in range(d):
             total += row[j] * weights[j]
-        out[c] = total + rows.bias * weights[d]
+        out[c] = total + rows.bias * np.float64(weights[d])
 
 
 # Where no more than this part of the classes change, only those are written; where more do, it is

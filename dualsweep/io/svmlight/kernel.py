@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..._jit import jit, jit_inline
-from ..._typing import Array
+from ..._typing import Array, Int
 from .decimals import float_bits, scan_decimal, scan_digits
 
 TAB, NEWLINE, RETURN, SPACE, HASH, COMMA, COLON = b"\t\n\r #,:"
@@ -75,7 +75,7 @@ def _is_query(text: Array, p: np.uint64) -> bool:
 
 
 @jit_inline
-def _defer(deferred: Array, n: int, place: int, start: np.uint64, end: np.uint64) -> int:
+def _defer(deferred: Array, n: int, place: Int, start: np.uint64, end: np.uint64) -> int:
     if n < deferred.shape[0]:
         deferred[n, 0], deferred[n, 1], deferred[n, 2] = place, start, end
     return n + 1
