@@ -35,3 +35,6 @@ ClassWeight: TypeAlias = Mapping[Any, float] | str | None
 
 # Rows, labels or weights as people pass them: arrays, sparse matrices, data frames, lists.
 Given: TypeAlias = Any
+
+# What a JSON object is read as.
+JsonObject: TypeAlias = dict[str, Any]

@@ -162,7 +162,7 @@ def test_an_existing_model_is_not_replaced(iris, folder):
     (folder / "iris.model.npz").write_text("precious")
     result = run("train", iris)
     assert result.exit_code == 2
-    assert "iris.model.npz exists already; choose another name or --force" in result.output
+    assert "iris.model.npz exists already; choose another name, or --force" in result.output
     assert (folder / "iris.model.npz").read_text() == "precious"
     assert run("train", iris, "--force").exit_code == 0
     assert load_model("iris.model.npz").converged_
@@ -535,8 +535,8 @@ def test_the_first_column_can_be_said(folder, iris):
         ("Use solver=\"auto\" or multi_class='ovr'.", "Use --solver auto or --multi-class ovr."),
         ("class_weight is {}, the loss is 3", "--class-weight is {}, the loss is 3"),
         (
-            "x exists already; choose another name or force.",
-            "x exists already; choose another name or --force.",
+            "x exists already; choose another name, or pass force=True.",
+            "x exists already; choose another name, or --force.",
         ),
         (
             "There is no file max_iter.svm, nor a/n_jobs",

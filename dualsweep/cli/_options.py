@@ -333,4 +333,4 @@ def in_options(message: str) -> str:
         message = re.sub(rf"(?<![\w./-]){name}=[\"']?([\w.+-]+)[\"']?", rf"{option} \1", message)
         if "_" in name or name in ("Cs", "tol"):  # others are words too
             message = re.sub(rf"(?<![\w./-]){name}(?![\w/-]|\.\w)", option, message)
-    return message.replace("another name or force.", "another name or --force.")
+    return message.replace("pass force=True.", "--force.")

@@ -22,32 +22,39 @@ NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 @contextmanager
 def atomic_file(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
-    """Open a file for writing that takes the place of `path` when the block ends well.
+    """Open a file for writing that takes the place of `path` when the block ends without an error.
 
-    Of two that write at the same time without `force`, one succeeds and the other is told that the
-    file exists. See `check_target` for what can be written.
+    If two write at the same time without `force`, one succeeds and the other gets FileExistsError.
+    See `check_target` for what can be written.
     """
     target = check_target(path, force=force)
     temporary = temporary_beside(target)
     with naming(path, temporary):
         try:
-            with temporary.open("xb") as file:
+            with synced_file(temporary, "xb") as file:
                 yield file
-                file.flush()
-                os.fsync(file.fileno())
             if force:
                 temporary.replace(target)
             else:
-                _place(temporary, target, path)
+                _rename(temporary, target, path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def synced_file(path: Path, mode: str) -> Iterator[IO[bytes]]:
+    """Open a binary file for writing, and wait at the end until the disk has it."""
+    with path.open(mode) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def check_target(path: Path, *, force: bool) -> Path:
     """Return the file that writing to `path` makes, or raise the OSError that it would end in.
 
-    A link is followed and stays: its target is what is written, whether it exists already or not.
-    A regular file is replaced only if `force`, and nothing else ever is.
+    A link is followed and stays: its target is written, whether that exists or not. A regular file
+    is replaced only if `force`, and anything else never.
     """
     mode = mode_of(path)
     if mode is not None and not stat.S_ISREG(mode):
@@ -56,25 +63,23 @@ def check_target(path: Path, *, force: bool) -> Path:
             f"{path} is a {kind}, which is never replaced; choose the name of a file."
         )
     if mode is not None and not force:
-        raise taken(path)
-    return follow(path)
+        raise already_exists(path)
+    return resolve_target(path)
 
 
 def overlap(one: Path, other: Path) -> bool:
-    """Tell whether two paths are the same file or folder, or one of them is inside the other.
+    """Return True if two paths are the same file or folder, or one is inside the other.
 
-    However they are spelled: relative, by links, by another name of the same file.
+    Neither relative paths nor links nor other names of a file hide that.
     """
     first, second = (Path(os.path.realpath(path)) for path in (one, other))
-    return any(
-        _same(folder, path)
-        for path, other in ((first, second), (second, first))
-        for folder in (other, *other.parents)
+    return any(_same(first, path) for path in (second, *second.parents)) or any(
+        _same(second, path) for path in first.parents
     )
 
 
 def _same(one: Path, other: Path) -> bool:
-    """Tell whether two paths are one thing; of one that is not there, whether they are equal."""
+    """Return True if two paths are one file; if one does not exist, if they are equal."""
     try:
         return os.path.samefile(one, other)
     except OSError:
@@ -82,15 +87,15 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def mode_of(path: Path) -> int | None:
-    """Return the mode of what is there, through links; None if there is nothing."""
+    """Return the mode of what a path leads to, through links; None if there is nothing."""
     try:
         return path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def follow(path: Path) -> Path:
-    """Return where links lead; OSError if nothing can be written there."""
+def resolve_target(path: Path) -> Path:
+    """Return where the links of a path lead; OSError if nothing can be written there."""
     target = Path(os.path.realpath(path))
     folder = target.parent if path.is_symlink() else path.parent
     if not folder.is_dir():
@@ -100,46 +105,42 @@ def follow(path: Path) -> Path:
     return target
 
 
-def taken(path: Path) -> FileExistsError:
-    """Return what to raise where something is not to be replaced."""
-    return FileExistsError(f"{path} exists already; choose another name or force.")
+def already_exists(path: Path) -> FileExistsError:
+    """Return the error for a path that is not to be replaced."""
+    return FileExistsError(f"{path} exists already; choose another name, or pass force=True.")
 
 
 def temporary_beside(path: Path) -> Path:
-    """Return a hidden name in the same directory, so that renaming it to `path` is atomic.
+    """Return an unused hidden name in the same directory, so that renaming it to `path` is atomic.
 
-    Nobody else has it: not another thread, and not a process that was killed long ago and had the
-    same number, as processes in containers do.
+    The name is random, since processes in containers can have the same number.
     """
     return path.with_name(f".dualsweep.{os.urandom(8).hex()}.tmp")
 
 
 @contextmanager
 def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
-    """Let an OSError tell the file it is about: those of reading and writing tell none.
-
-    Nor is the temporary name of a file, or of one in a temporary directory, of use to anybody.
-    """
+    """Put `path` into an OSError that names no file, or a `temporary` one or a file inside it."""
     try:
         yield
     except OSError as error:
-        about = error.filename
+        named = error.filename
         if error.errno is None or not (
-            about is None or (temporary is not None and str(about).startswith(str(temporary)))
+            named is None or (temporary is not None and str(named).startswith(str(temporary)))
         ):
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def _place(temporary: Path, target: Path, path: Path) -> None:
+def _rename(temporary: Path, target: Path, path: Path) -> None:
     """Give a file the name `target`, unless something has it."""
     try:
         os.link(temporary, target)
     except FileExistsError:
-        raise taken(path) from None
+        raise already_exists(path) from None
     except OSError as error:
         if error.errno not in NO_HARD_LINKS:
             raise
         if target.exists():
-            raise taken(path) from None
+            raise already_exists(path) from None
         temporary.replace(target)  # on FAT and some network drives, as good as it gets

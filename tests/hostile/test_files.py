@@ -1277,7 +1277,7 @@ def test_a_header_of_a_gigabyte(folder, store):
 
 def test_a_store_of_more_blocks_than_can_be_read_is_not_written(folder, text, monkeypatch):
     for place in (writing, format, _checks):
-        monkeypatch.setattr(place, "MOST_TEXT", 2000)
+        monkeypatch.setattr(place, "MAX_JSON", 2000)
     with pytest.raises(ValueError, match=r"120 blocks are too many for a store; raise block_bytes"):
         write_store("many", *text, block_bytes=1)
     assert names(folder) == []

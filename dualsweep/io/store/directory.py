@@ -1,4 +1,4 @@
-"""Directories that become stores: complete or not at all, and in place of nothing but stores."""
+"""Directories that appear as stores, complete or not at all, and replace nothing but stores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .._files import follow, mode_of, naming, taken, temporary_beside
+from .._files import already_exists, mode_of, naming, resolve_target, temporary_beside
 from .format import ARRAYS, HEADER, array_file, read_header
 
 OCCUPIED = (errno.EEXIST, errno.ENOTEMPTY)
@@ -17,7 +17,7 @@ OCCUPIED = (errno.EEXIST, errno.ENOTEMPTY)
 
 @contextmanager
 def new_store(path: Path, force: bool) -> Iterator[Path]:
-    """Yield a directory that becomes `path` when the block ends well."""
+    """Yield a directory that becomes `path` when the block ends without an error."""
     target = check_new_store(path, force=force)
     temporary = temporary_beside(target)
     with naming(path, temporary):
@@ -25,8 +25,8 @@ def new_store(path: Path, force: bool) -> Iterator[Path]:
             temporary.mkdir()
             yield temporary
             _sync(temporary)
-            _place(temporary, target, path, force)
-            with suppress(OSError):  # complete it is in any case
+            _rename(temporary, target, path, force)
+            with suppress(OSError):  # the store is complete in any case
                 _sync(target.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -39,40 +39,39 @@ def check_new_store(path: Path, *, force: bool) -> Path:
     """
     if mode_of(path) is not None:
         if not force:
-            raise taken(path)
-        _refuse_strangers(path, path)
-    return follow(path)
+            raise already_exists(path)
+        _check_only_store(path, path)
+    return resolve_target(path)
 
 
-def _refuse_strangers(folder: Path, path: Path) -> None:
-    """Raise FileExistsError unless a directory is a store and nothing else; `path` is its name."""
+def _check_only_store(folder: Path, path: Path) -> None:
+    """Raise FileExistsError, about `path`, unless a directory is a store and nothing else."""
     try:
-        header = read_header(folder)
-        numbers = range(len(header["blocks"]))
+        numbers = range(len(read_header(folder)["blocks"]))
         names = {HEADER, *(array_file(folder, b, name).name for b in numbers for name in ARRAYS)}
         with os.scandir(folder) as entries:
-            strangers = sorted(
+            others = sorted(
                 entry.name
                 for entry in entries
                 if entry.name not in names or not entry.is_file(follow_symlinks=False)
             )
     except (OSError, ValueError) as error:
-        if not folder.exists():  # any more: somebody else is replacing it
+        if not folder.exists():  # another process has just replaced it
             return
         raise FileExistsError(
             f"{path} is not a store, so it is not replaced even with force ({error})"
         ) from error
-    if strangers:
+    if others:
         raise FileExistsError(
             f"{path} is more than a store, so it is not replaced even with force: it has "
-            f"{', '.join(strangers[:5])}{' ...' if len(strangers) > 5 else ''} in it."
+            f"{', '.join(others[:5])}{' ...' if len(others) > 5 else ''} in it."
         )
 
 
-def _place(temporary: Path, target: Path, path: Path, force: bool) -> None:
-    """Give a directory the name `target`; with `force`, even if there is a store.
+def _rename(temporary: Path, target: Path, path: Path, force: bool) -> None:
+    """Give a directory the name `target`; with `force`, even if a store has it.
 
-    A directory with files in it cannot be replaced at one stroke: for a moment there is none.
+    A directory with files in it cannot be replaced in one step: for a moment there is none.
     """
     old = temporary_beside(target)
     try:
@@ -84,11 +83,11 @@ def _place(temporary: Path, target: Path, path: Path, force: bool) -> None:
                 if error.errno not in OCCUPIED:
                     raise
                 if not force:
-                    raise taken(path) from None
-            shutil.rmtree(old, ignore_errors=True)  # somebody else put another one in its place
-            with suppress(FileNotFoundError):  # somebody else does the same
+                    raise already_exists(path) from None
+            shutil.rmtree(old, ignore_errors=True)  # another process put its store there
+            with suppress(FileNotFoundError):  # another process moved the old one
                 target.rename(old)
-                _refuse_strangers(old, path)
+                _check_only_store(old, path)
     except BaseException:
         if old.exists() and not target.exists():
             old.rename(target)
@@ -96,12 +95,12 @@ def _place(temporary: Path, target: Path, path: Path, force: bool) -> None:
     try:
         shutil.rmtree(old, ignore_errors=True)
     finally:
-        shutil.rmtree(old, ignore_errors=True)  # should Ctrl-C have come in between
+        shutil.rmtree(old, ignore_errors=True)  # if Ctrl-C came in between
 
 
 def _sync(folder: Path) -> None:
-    """Wait until the names in a directory are on disk."""
-    if os.name == "nt":  # which has no such thing
+    """Wait until the disk has the names in a directory."""
+    if os.name == "nt":  # which cannot
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
