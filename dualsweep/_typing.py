@@ -17,8 +17,9 @@ Int: TypeAlias = int | np.integer[Any]
 # An array of whatever library X is of: CuPy, torch, ... The array API standard has no static type.
 DeviceArray: TypeAlias = Any
 
-# The namespace of such a library, and a dtype of it.
+# The namespace of such a library, one of its devices, and a dtype of it.
 Namespace: TypeAlias = Any
+Device: TypeAlias = Any
 DeviceDType: TypeAlias = Any
 
 # A sparse matrix or array of SciPy, which has no static types.

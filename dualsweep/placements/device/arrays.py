@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import RLock
-from typing import Any
 
 import numpy as np
 
 from ..._host import to_host
+from ..._typing import Array, Device, DeviceArray, DeviceDType, Namespace
 
 PRECISION = RLock()  # held while torch's setting, one for all threads, is not what it was
 
@@ -19,31 +19,31 @@ PRECISION = RLock()  # held while torch's setting, one for all threads, is not w
 class Space:
     """A namespace of the array API standard, as of `array_api_compat`, and a device of it."""
 
-    xp: Any
-    device: Any
+    xp: Namespace
+    device: Device
 
     @property
     def library(self) -> str:
         """Name of the library: numpy, cupy, torch, ..."""
         return str(self.xp.__name__).rpartition(".")[2]
 
-    def zeros(self, shape: Any, dtype: Any) -> Any:
+    def zeros(self, shape: tuple[int, ...], dtype: DeviceDType) -> DeviceArray:
         """Return an array of zeros."""
         return self.xp.zeros(shape, dtype=dtype, device=self.device)
 
-    def empty(self, shape: Any, dtype: Any) -> Any:
+    def empty(self, shape: tuple[int, ...], dtype: DeviceDType) -> DeviceArray:
         """Return an array of anything."""
         return self.xp.empty(shape, dtype=dtype, device=self.device)
 
-    def asarray(self, values: Any, dtype: Any = None) -> Any:
+    def asarray(self, values: Array, dtype: DeviceDType = None) -> DeviceArray:
         """Return what is on the host as an array here."""
         return self.xp.asarray(np.ascontiguousarray(values), dtype=dtype, device=self.device)
 
-    def numpy(self, array: Any) -> Any:
+    def numpy(self, array: DeviceArray) -> Array:
         """Return an array here as NumPy's."""
         return to_host(array)
 
-    def current(self) -> Any:
+    def current(self) -> AbstractContextManager[None]:
         """Return a ``with`` block in which new arrays are made on the device."""
         if self.library == "cupy":
             import cupy
@@ -66,7 +66,7 @@ class Space:
 
         settings = torch.backends.cuda.matmul
         name: str = "fp32_precision"
-        value: Any = "tf32" if rough else "ieee"
+        value: str | bool = "tf32" if rough else "ieee"
         if not hasattr(settings, name):  # before torch 2.9
             name, value = "allow_tf32", rough
         with PRECISION:
@@ -113,13 +113,13 @@ class OnHost:
     What is taken out of it, ``array[part, :]``, is a copy on the device.
     """
 
-    def __init__(self, space: Space, shape: tuple[int, int], dtype: Any) -> None:
+    def __init__(self, space: Space, shape: tuple[int, int], dtype: DeviceDType) -> None:
         narrow = dtype == space.xp.float32
         self.space, self.shape, self.dtype = space, shape, dtype
         self.values = np.empty(shape, np.float32 if narrow else np.float64)
 
-    def __getitem__(self, place: tuple[slice, slice]) -> Any:
+    def __getitem__(self, place: tuple[slice, slice]) -> DeviceArray:
         return self.space.asarray(self.values[place])
 
-    def __setitem__(self, place: tuple[slice, slice], values: Any) -> None:
+    def __setitem__(self, place: tuple[slice, slice], values: DeviceArray) -> None:
         self.values[place] = self.space.numpy(values)

@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from math import inf
-from typing import Any
 
 import numpy as np
 
-from ..._typing import Array, DeviceArray
+from ..._typing import Array, DeviceArray, DeviceDType, Namespace
 from ...newton.backend import Backend, Hessian, Measured
 from ...newton.tuning import DEVICE, DEVICE_MULTICLASS, Tuning
 from ...problems.run import Run
+from ...rows.passes import chunks
 from .arrays import Space
 from .rows import DeviceRows
-from .terms import MulticlassTerms, Terms
+from .terms import Moves, Terms
 
 # Products of a matrix with fewer columns take as long as with this many: they wait for memory.
 FEW_COLUMNS = 50
@@ -46,20 +46,17 @@ class DeviceArrays:
     terms: Terms
 
     @property
-    def xp(self) -> Any:
+    def xp(self) -> Namespace:
         """The namespace of the arrays."""
         return self.space.xp
 
-    def asarray(self, values: Array, dtype: Any = None) -> DeviceArray:
-        """Return an array of the host as one of the device."""
+    def asarray(self, values: Array, dtype: DeviceDType = None) -> DeviceArray:
         return self.space.asarray(values, dtype)
 
     def numpy(self, array: DeviceArray) -> Array:
-        """Return an array on the host."""
-        return self.space.numpy(array)  # type: ignore[no-any-return]
+        return self.space.numpy(array)
 
     def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
-        """Return the dot product of each problem's columns."""
         return self.terms.dots(A, B)
 
 
@@ -68,10 +65,8 @@ class DeviceBackend(DeviceArrays, Backend):
 
     Parameters
     ----------
-    rows : DeviceRows
-        The rows.
-    terms : Terms
-        Labels, costs and losses.
+    rows, terms
+        The rows; labels, costs and losses.
     w : array of shape (n_weights, n_columns)
         Where to start.
     anchor : array of shape (n_rows, n_columns) or None
@@ -98,7 +93,7 @@ class DeviceBackend(DeviceArrays, Backend):
         w: DeviceArray,
         anchor: DeviceArray | None,
         rho: Array,
-        dtype: Any,
+        dtype: DeviceDType,
         runs: Sequence[Run],
         numbers: Array,
         certify: Callable[[DeviceBackend, DeviceArray, Array, Array], None],
@@ -110,12 +105,10 @@ class DeviceBackend(DeviceArrays, Backend):
 
     @property
     def n_problems(self) -> int:
-        """How many problems there are."""
         return self.terms.n_problems
 
     @property
     def tuning(self) -> Tuning:
-        """The constants."""
         tuning = DEVICE if self.terms.n_problems == self.terms.n_columns else DEVICE_MULTICLASS
         narrow = self.dtype == self.xp.float32
         return replace(tuning, max_steps=NARROW_STEPS) if narrow else tuning
@@ -138,7 +131,6 @@ class DeviceBackend(DeviceArrays, Backend):
         return (n * d**2 * k + factor) / product
 
     def begin(self) -> tuple[DeviceArray, Array]:
-        """Return the weights and the penalties rho to start from; compute the slacks."""
         xp, terms, rows = self.xp, self.terms, self.rows
         self.slack, self.along_slack, self.free = (
             rows.table(terms.n_columns, self.dtype) for _ in range(3)
@@ -157,11 +149,11 @@ class DeviceBackend(DeviceArrays, Backend):
     def _anchor(self, part: slice) -> DeviceArray | None:
         return None if self.anchor is None else self.anchor[part, :]
 
-    def _bound(self, part: slice) -> DeviceArray | None:
-        return None if self.bound is None else self.bound[part, :]
+    def moves(self, part: slice, free: DeviceArray) -> Moves:
+        """Return how the dual variables of a slice move, given which are free."""
+        return Moves(free[part, :], None if self.bound is None else self.bound[part, :])
 
     def measure(self, w: DeviceArray, rho: Array, step: Array, settled: Array) -> Measured:
-        """Take steps, then compute b and what it proves."""
         xp, terms = self.xp, self.terms
         w_of_b = xp.zeros_like(w)
         losses, excess = (self.space.zeros((self.n_problems,), xp.float64) for _ in range(2))
@@ -179,7 +171,7 @@ class DeviceBackend(DeviceArrays, Backend):
                 b = terms.implied(part, slack, anchor, before).b
                 anchor = xp.where(chosen, b, anchor)
                 self.anchor[part, :] = anchor  # type: ignore[index]
-            b, self.free[part, :], bound = terms.implied(part, slack, anchor, penalty)
+            b, (self.free[part, :], bound) = terms.implied(part, slack, anchor, penalty)
             lost, more = terms.losses(part, slack, b)
             losses += xp.astype(lost, xp.float64, copy=False)
             excess += xp.astype(more, xp.float64, copy=False)
@@ -192,12 +184,10 @@ class DeviceBackend(DeviceArrays, Backend):
         return Measured(gradient, *found)
 
     def along(self, w: DeviceArray, p: DeviceArray, gradient: DeviceArray) -> Array:
-        """Return per problem the products of w, p and the gradient with p."""
         p = self.xp.astype(p, self.xp.float64, copy=False)
         return self.numpy(self.xp.stack([self.dots(each, p) for each in (w, p, gradient)]))
 
     def aim(self, p: DeviceArray, rho: Array) -> Array:
-        """Let p be a whole step; return the slopes at its end."""
         narrow = self.xp.astype(p, self.dtype, copy=False)
         for part in self.parts:
             responses = self.rows.responses(part, narrow)
@@ -205,50 +195,52 @@ class DeviceBackend(DeviceArrays, Backend):
         return self.slope(np.ones(self.n_problems), rho, slice(None))
 
     def slope(self, t: Array, rho: Array, part: slice) -> Array:
-        """Return the slopes of all problems, and their derivatives in t."""
         xp, terms = self.xp, self.terms
         far, penalty = self.asarray(t, self.dtype), self.asarray(rho, self.dtype)
         sums = self.space.zeros((2, self.n_problems), xp.float64)
         for rows in self.parts:
             along = self.along_slack[rows, :]
             slack = self.slack[rows, :] + far * along
-            b, free, bound = terms.implied(rows, slack, self._anchor(rows), penalty)
-            curved = terms.curvature(rows, free, bound, along)
+            b, moves = terms.implied(rows, slack, self._anchor(rows), penalty)
+            curved = terms.curvature(rows, moves, along)
             both = xp.stack([terms.dots(b, along), terms.dots(curved, along)])
             sums += xp.astype(both, xp.float64, copy=False)
         return self.numpy(sums)
 
     def move(self, w: DeviceArray, p: DeviceArray, t: Array) -> DeviceArray:
-        """Return ``w + t p``, where t is not 0."""
         far = self.asarray(t)
         return self.xp.where(far > 0, w + far * self.xp.astype(p, w.dtype, copy=False), w)
 
     def direct(self, gradient: DeviceArray, rho: Array, wanted: Array) -> DeviceArray:
         """Return ``-Hessian^-1 gradient`` by factorisations, in float64; 0 if it is not wanted."""
-        out = self.xp.zeros_like(gradient)
-        if self.n_problems < self.terms.n_columns:
-            return self._direct_together(gradient, out)
+        out, c = self.xp.zeros_like(gradient), self.terms.n_columns // self.n_problems
         for j in np.flatnonzero(wanted).tolist():
-            hessian = self._gram(self.free[:, j])
+            columns = slice(j * c, (j + 1) * c)
+            hessian = self._hessian_of(columns)
             if self._stopped():
                 break
-            out[:, j] = self._solved(hessian, gradient[:, j])
+            direction = self._solved(hessian, self.xp.reshape(gradient[:, columns].T, (-1,)))
+            out[:, columns] = self.xp.reshape(direction, (c, -1)).T
         return out
 
-    def _direct_together(self, gradient: DeviceArray, out: DeviceArray) -> DeviceArray:
-        """Return the direction of one problem over all classes."""
-        xp, d, k = self.xp, self.rows.n_weights, self.terms.n_columns
-        hessian, terms = self.space.empty((d * k, d * k), xp.float64), self.terms
-        assert isinstance(terms, MulticlassTerms)
-        for a in range(k):
+    def _hessian_of(self, columns: slice) -> DeviceArray:
+        """Return the Hessian of the problem that has these columns, but for its identity.
+
+        Weights are in the order of the columns. If told to stop, it is anything.
+        """
+        d, n = self.rows.n_weights, columns.stop - columns.start
+        moves, hessian = (
+            Moves(self.free, self.bound),
+            self.space.empty((n * d,) * 2, self.xp.float64),
+        )
+        for a in range(n):
             for c in range(a + 1):
-                block = self._gram(terms.pair(self.free, self.bound, a, c))
+                block = self._gram(self.terms.pair(moves, columns.start + a, columns.start + c))
                 hessian[a * d : (a + 1) * d, c * d : (c + 1) * d] = block
                 hessian[c * d : (c + 1) * d, a * d : (a + 1) * d] = block
                 if self._stopped():
-                    return out
-        direction = self._solved(hessian, xp.reshape(gradient.T, (-1,)))
-        return xp.reshape(direction, (k, d)).T
+                    return hessian
+        return hessian
 
     def _stopped(self) -> bool:
         stops = [run.poll() for run in self.runs]
@@ -257,11 +249,10 @@ class DeviceBackend(DeviceArrays, Backend):
     def _gram(self, scale: DeviceArray) -> DeviceArray:
         """Return ``sum_i scale_i x_i x_i'``; anything if told to stop."""
         xp, d = self.xp, self.rows.n_weights
-        step = max(GATHERED // d, 1)
         places = xp.nonzero(scale)[0]
         out = self.space.zeros((d, d), xp.float64)
-        for start in range(0, places.shape[0], step):
-            chunk = places[start : min(start + step, places.shape[0])]
+        for some in chunks(slice(0, places.shape[0]), GATHERED // d):
+            chunk = places[some]
             Z = self.rows.some(chunk)
             factors = xp.astype(xp.take(scale, chunk, axis=0), xp.float64, copy=False)
             out += (Z * factors[:, None]).T @ Z
@@ -293,23 +284,19 @@ class DeviceBackend(DeviceArrays, Backend):
         return -gradient
 
     def hessian(self, rho: Array) -> Hessian:
-        """Return the Hessians for conjugate gradients, with their diagonals as preconditioners."""
         diagonal = self.xp.ones_like(self.first_w[:, : self.terms.n_columns], dtype=self.dtype)
         for part in self.parts:
-            free = self.terms.diagonal(part, self.free[part, :], self._bound(part))
+            free = self.terms.diagonal(part, self.moves(part, self.free))
             diagonal += self.rows.squares(part, free)
         return DeviceHessian(self, self.terms, self.free, diagonal)
 
     def roughly(self) -> AbstractContextManager[None]:
-        """Return a block in which products may be rough."""
         return self.space.products(rough=True)
 
     def adopt(self, w: DeviceArray, rho: Array, chosen: Array) -> None:
-        """Certify the weights of the chosen problems; their runs keep what is better."""
         self.certify(self, w, rho, chosen)
 
     def keep(self, stay: Array) -> None:
-        """Let all problems but some go."""
         self.terms = self.terms.some(self.asarray(stay))
         self.numbers, self.runs = self.numbers[stay], [self.runs[j] for j in stay]
         self.slack, self.along_slack, self.free = (
@@ -336,24 +323,20 @@ class DeviceHessian(DeviceArrays, Hessian):
         self.terms, self.free, self.diagonal = terms, free, diagonal
 
     def product(self, p: DeviceArray) -> DeviceArray:
-        """Return the Hessians, their identities included, times p."""
         backend, out = self.backend, self.xp.asarray(p, copy=True)
         for part in backend.parts:
             Z = backend.rows.responses(part, p)
-            Z = self.terms.curvature(part, self.free[part, :], backend._bound(part), Z)
+            Z = self.terms.curvature(part, backend.moves(part, self.free), Z)
             backend.rows.add(part, Z, out)
         return out
 
     def precondition(self, residual: DeviceArray) -> DeviceArray:
-        """Divide by the diagonals."""
         return residual / self.diagonal
 
     def rounded(self, gradient: DeviceArray) -> DeviceArray:
-        """Return a gradient in the precision of the steps."""
         return self.xp.astype(gradient, self.backend.dtype)
 
     def keep(self, stay: Array) -> Hessian:
-        """Return the Hessians of some of several problems."""
         terms, diagonal = self.terms.some(self.asarray(stay)), self.take(self.diagonal, stay, 1)
         return DeviceHessian(
             self.backend, terms, self.backend.some_columns(self.free, stay), diagonal

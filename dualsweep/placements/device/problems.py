@@ -55,6 +55,7 @@ class DeviceProblems(Problems):
         super().__init__(formulation, len(data.codes))
         self.data, self.space = data, data.space
         cost, k = formulation.costs(data.codes, data.weight), len(data.classes)
+        self.primal_at_zero = formulation.primal_at_zero(cost)
         # Two classes as one problem have a model of one row, but weights and duals of two.
         self.doubled = formulation.together and k == 2
         columns = np.array(getattr(formulation, "positives", range(k)))
@@ -130,6 +131,7 @@ class DeviceProblems(Problems):
                 solver = DeviceSolver(
                     rows,
                     terms,
+                    self.primal_at_zero,
                     self.data.sqnorm,
                     alpha,
                     watch_group,

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from copy import copy
-from typing import Any
 
+from ..._typing import DeviceArray, DeviceDType
 from ...rows.functions import EPS
+from ...rows.passes import chunks
 from .arrays import OnHost, Space
 
 # Numbers that an array made of a slice of the rows has at most, on a device and in host memory,
@@ -30,19 +31,9 @@ FEATURES = 4096
 
 
 class DeviceRows(ABC):
-    """Rows of X on a device.
+    """Rows of X, float32 or float64, on a device; the bias is the value of the constant feature."""
 
-    Parameters
-    ----------
-    space : Space
-        Where they are.
-    X : array or CSR matrix
-        float32 or float64.
-    bias : float
-        Value of the constant feature.
-    """
-
-    def __init__(self, space: Space, X: Any, bias: float) -> None:
+    def __init__(self, space: Space, X: DeviceArray, bias: float) -> None:
         self.space, self.X, self.bias = space, X, bias
         self.n_rows, self.n_features = X.shape
         self.n_weights = self.n_features + 1
@@ -55,7 +46,7 @@ class DeviceRows(ABC):
         rows.limit, rows.spilled = limit, spilled
         return rows
 
-    def table(self, n_classes: int, dtype: Any) -> Any:
+    def table(self, n_classes: int, dtype: DeviceDType) -> DeviceArray:
         """Return an array of anything with a number per row and class, to be used in slices."""
         shape = (self.n_rows, n_classes)
         return OnHost(self.space, shape, dtype) if self.spilled else self.space.empty(shape, dtype)
@@ -70,32 +61,44 @@ class DeviceRows(ABC):
                 f"On {self.n_rows:,} rows and {n_classes} classes, {free:,.0f} bytes besides X are "
                 f"too little to train in: raise memory_limit to {SLICE_BYTES * width:,} or more."
             )
-        step = max(most // width, 1)
-        starts = range(0, self.n_rows, step)
-        return [slice(start, min(start + step, self.n_rows)) for start in starts]
+        return list(chunks(slice(0, self.n_rows), most // width))
 
-    def responses(self, part: slice, W: Any) -> Any:
+    def responses(self, part: slice, W: DeviceArray) -> DeviceArray:
         """Return ``X[part] @ W``, the bias included, in the precision of W."""
         out = self._times(part, W[:-1, :])
         if self.bias:
             out += self.bias * W[-1:, :]
         return out
 
-    def add(self, part: slice, B: Any, out: Any) -> None:
+    def add(self, part: slice, B: DeviceArray, out: DeviceArray) -> None:
         """Add ``X[part]' @ B`` to the weights `out`, by a product in the precision of B."""
         xp = self.space.xp
         out[:-1, :] += xp.astype(self._transposed_times(part, B), out.dtype, copy=False)
         if self.bias:
             out[-1:, :] += self.bias * xp.sum(B, axis=0, keepdims=True, dtype=out.dtype)
 
-    def columns(self, weight: Any) -> Any:
+    def columns(self, weight: DeviceArray) -> DeviceArray:
         """Return the weighted sum of squares and number of nonzero entries per column."""
         out = self.space.zeros((2, self.n_features), weight.dtype)
         for part in self.parts(1):
             B = weight[part][:, None]
-            out[0, :] += self.squares(part, B)[:-1, 0]
+            out[0, :] += self._squares(part, B)[:, 0]
             out[1, :] += self._counts(part, B)[:, 0]
         return out
+
+    def some(self, places: DeviceArray) -> DeviceArray:
+        """Return some of the rows as a dense matrix in float64, the bias its last column."""
+        xp = self.space.xp
+        Z = self.space.empty((places.shape[0], self.n_weights), xp.float64)
+        Z[:, :-1] = xp.astype(self._dense(places), xp.float64, copy=False)
+        Z[:, -1] = self.bias
+        return Z
+
+    def squares(self, part: slice, B: DeviceArray) -> DeviceArray:
+        """Return ``(X[part]^2)' @ B``, the bias included, for diagonals of Hessians."""
+        xp = self.space.xp
+        bias = self.bias**2 * xp.sum(B, axis=0, keepdims=True)
+        return xp.concat([self._squares(part, B), bias], axis=0)
 
     @property
     @abstractmethod
@@ -103,46 +106,46 @@ class DeviceRows(ABC):
         """Numbers per row of what a slice of X is converted to."""
 
     @abstractmethod
-    def rounding(self, part: slice) -> Any:
+    def rounding(self, part: slice) -> DeviceArray:
         """Return the errors of `responses`, in parts of the lengths of rows and weights."""
 
     @abstractmethod
-    def _times(self, part: slice, W: Any) -> Any:
+    def _times(self, part: slice, W: DeviceArray) -> DeviceArray:
         """Return ``X[part] @ W``, without the bias."""
 
     @abstractmethod
-    def _transposed_times(self, part: slice, B: Any) -> Any:
+    def _transposed_times(self, part: slice, B: DeviceArray) -> DeviceArray:
         """Return ``X[part]' @ B``, without the bias."""
 
     @abstractmethod
-    def sqnorms(self) -> Any:
+    def sqnorms(self) -> DeviceArray:
         """Return the squared norm of every row, the bias included, in float64."""
 
     @abstractmethod
-    def some(self, places: Any) -> Any:
-        """Return some of the rows as a dense matrix in float64, the bias its last column."""
+    def _dense(self, places: DeviceArray) -> DeviceArray:
+        """Return some of the rows as a dense matrix, without the bias."""
 
     @abstractmethod
-    def squares(self, part: slice, B: Any) -> Any:
-        """Return ``(X[part]^2)' @ B``, the bias included, for diagonals of Hessians."""
+    def _squares(self, part: slice, B: DeviceArray) -> DeviceArray:
+        """Return ``(X[part]^2)' @ B``, without the bias."""
 
     @abstractmethod
-    def _counts(self, part: slice, B: Any) -> Any:
+    def _counts(self, part: slice, B: DeviceArray) -> DeviceArray:
         """Return ``(X[part] != 0)' @ B``, without the bias."""
 
 
 class DenseDeviceRows(DeviceRows):
     """Rows of a matrix of any namespace."""
 
-    def __init__(self, space: Space, X: Any, bias: float) -> None:
+    def __init__(self, space: Space, X: DeviceArray, bias: float) -> None:
         super().__init__(space, X, bias)
-        self._wide: Any = None
+        self._wide: DeviceArray | None = None
 
     @property
     def _width(self) -> int:
         return self.n_features
 
-    def _block(self, part: slice, dtype: Any) -> Any:
+    def _block(self, part: slice, dtype: DeviceDType) -> DeviceArray:
         """Return a slice of X in another precision."""
         xp, X = self.space.xp, self.X
         if X.dtype == dtype:
@@ -156,23 +159,22 @@ class DenseDeviceRows(DeviceRows):
                 return self._wide[part, :]
         return xp.astype(X[part, :], dtype)
 
-    def rounding(self, part: slice) -> Any:
+    def rounding(self, part: slice) -> DeviceArray:
         ones = self.space.xp.ones_like(self.X[part, 0], dtype=self.space.xp.float64)
         summands = min(self.n_features, FEATURES) + -(-self.n_features // FEATURES) + 1
         return summands * EPS * ones
 
-    def _times(self, part: slice, W: Any) -> Any:
+    def _times(self, part: slice, W: DeviceArray) -> DeviceArray:
         block = self._block(part, W.dtype)
         if self.n_features <= FEATURES:
             return block @ W
-        starts = range(0, self.n_features, FEATURES)
-        some = [slice(s, min(s + FEATURES, self.n_features)) for s in starts]
+        some = chunks(slice(0, self.n_features), FEATURES)
         return sum(block[:, features] @ W[features, :] for features in some)
 
-    def _transposed_times(self, part: slice, B: Any) -> Any:
+    def _transposed_times(self, part: slice, B: DeviceArray) -> DeviceArray:
         return self._block(part, B.dtype).T @ B
 
-    def sqnorms(self) -> Any:
+    def sqnorms(self) -> DeviceArray:
         xp = self.space.xp
         out = self.space.empty((self.n_rows,), xp.float64)
         for part in self.parts(1):
@@ -180,41 +182,34 @@ class DenseDeviceRows(DeviceRows):
             out[part] = xp.sum(block * block, axis=1) + self.bias**2
         return out
 
-    def some(self, places: Any) -> Any:
-        xp = self.space.xp
-        Z = self.space.empty((places.shape[0], self.n_weights), xp.float64)
-        Z[:, :-1] = xp.astype(xp.take(self.X, places, axis=0), xp.float64, copy=False)
-        Z[:, -1] = self.bias
-        return Z
+    def _dense(self, places: DeviceArray) -> DeviceArray:
+        return self.space.xp.take(self.X, places, axis=0)
 
-    def squares(self, part: slice, B: Any) -> Any:
-        xp = self.space.xp
+    def _squares(self, part: slice, B: DeviceArray) -> DeviceArray:
         block = self._block(part, B.dtype)
-        features = (block * block).T @ B
-        bias = self.bias**2 * xp.sum(B, axis=0, keepdims=True)
-        return xp.concat([features, bias], axis=0)
+        return (block * block).T @ B
 
-    def _counts(self, part: slice, B: Any) -> Any:
+    def _counts(self, part: slice, B: DeviceArray) -> DeviceArray:
         return self.space.xp.astype(self.X[part, :] != 0, B.dtype).T @ B
 
 
 class SparseDeviceRows(DeviceRows):
     """Rows of a CSR matrix: CuPy's, multiplied by cuSPARSE, or SciPy's with NumPy's namespace.
 
-    Products are in float64. Of each slice its transpose is kept as CSR too: X is there twice, and
+    Products are in float64. The transpose of each slice is kept as CSR too: X is there twice, and
     multiplying by the transpose of a CSR matrix would take several times as long.
     """
 
-    def __init__(self, space: Space, X: Any, bias: float) -> None:
+    def __init__(self, space: Space, X: DeviceArray, bias: float) -> None:
         wide = X if X.dtype == space.xp.float64 else X.astype(space.xp.float64)
         super().__init__(space, wide, bias)
-        self._pieces: dict[tuple[int, int], tuple[Any, Any]] = {}
+        self._pieces: dict[tuple[int, int], tuple[DeviceArray, DeviceArray]] = {}
 
     @property
     def _width(self) -> int:
         return int(self.X.nnz / max(self.n_rows, 1)) + 1
 
-    def _piece(self, part: slice) -> tuple[Any, Any]:
+    def _piece(self, part: slice) -> tuple[DeviceArray, DeviceArray]:
         """Return a slice of X and its transpose."""
         key = (part.start, part.stop)
         if key not in self._pieces:
@@ -223,38 +218,33 @@ class SparseDeviceRows(DeviceRows):
             self._pieces[key] = piece, piece.T.tocsr()
         return self._pieces[key]
 
-    def rounding(self, part: slice) -> Any:
+    def rounding(self, part: slice) -> DeviceArray:
         indptr = self.X.indptr[part.start : part.stop + 1]
         return EPS * self.space.xp.astype(indptr[1:] - indptr[:-1] + 1, self.space.xp.float64)
 
-    def _times(self, part: slice, W: Any) -> Any:
+    def _times(self, part: slice, W: DeviceArray) -> DeviceArray:
         return _product(self._piece(part)[0], W)
 
-    def _transposed_times(self, part: slice, B: Any) -> Any:
+    def _transposed_times(self, part: slice, B: DeviceArray) -> DeviceArray:
         return _product(self._piece(part)[1], B)
 
-    def sqnorms(self) -> Any:
-        return self._squared(self.X) @ self.space.xp.ones(self.n_features) + self.bias**2
+    def sqnorms(self) -> DeviceArray:
+        return _squared(self.X) @ self.space.xp.ones(self.n_features) + self.bias**2
 
-    def some(self, places: Any) -> Any:
-        Z = self.space.empty((places.shape[0], self.n_weights), self.space.xp.float64)
-        Z[:, :-1] = self.X[places].toarray()
-        Z[:, -1] = self.bias
-        return Z
+    def _dense(self, places: DeviceArray) -> DeviceArray:
+        return self.X[places].toarray()
 
-    def squares(self, part: slice, B: Any) -> Any:
-        xp = self.space.xp
-        features = _product(self._squared(self._piece(part)[1]), B)
-        bias = self.bias**2 * xp.sum(B, axis=0, keepdims=True)
-        return xp.concat([features, bias], axis=0)
+    def _squares(self, part: slice, B: DeviceArray) -> DeviceArray:
+        return _product(_squared(self._piece(part)[1]), B)
 
-    def _counts(self, part: slice, B: Any) -> Any:
+    def _counts(self, part: slice, B: DeviceArray) -> DeviceArray:
         return _product(abs(self._piece(part)[1].sign()), B)
 
-    def _squared(self, X: Any) -> Any:
-        return X.multiply(X).tocsr()
+
+def _squared(X: DeviceArray) -> DeviceArray:
+    return X.multiply(X).tocsr()
 
 
-def _product(X: Any, W: Any) -> Any:
+def _product(X: DeviceArray, W: DeviceArray) -> DeviceArray:
     """Return ``X @ W``; a single column is multiplied as a vector, which is faster."""
     return (X @ W[:, 0])[:, None] if W.shape[1] == 1 else X @ W

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._typing import Array, DeviceArray
+from ..._typing import Array, DeviceArray, DeviceDType
 from ...kernels.certificate import CALLS, DRIFT, N_TOTALS, certified
 from ...newton.core import newton, silent
 from ...problems.result import Progress, Result
@@ -16,7 +16,7 @@ from ...problems.run import Run
 from ...rows.functions import EPS, SMALLEST
 from .backend import DeviceBackend
 from .rows import DeviceRows
-from .terms import Terms
+from .terms import Sizes, Terms
 
 # Rows in float32 are multiplied in float32 where no smaller gap than this has to be proven.
 FLOAT32_TOL = 1e-4
@@ -44,10 +44,10 @@ class DeviceSolver:
 
     Parameters
     ----------
-    rows : DeviceRows
-        The rows.
-    terms : Terms
-        Labels, costs and losses.
+    rows, terms
+        The rows; labels, costs and losses.
+    primal_at_zero : float
+        Objective of each problem where all weights are 0.
     sqnorm : array
         Squared norms of the rows, the bias included.
     alpha : array of shape (n_rows, n_columns) or None
@@ -62,6 +62,7 @@ class DeviceSolver:
         self,
         rows: DeviceRows,
         terms: Terms,
+        primal_at_zero: float,
         sqnorm: DeviceArray,
         alpha: DeviceArray | None,
         watch: Callable[[int, Progress], bool],
@@ -72,16 +73,12 @@ class DeviceSolver:
         xp = self.space.xp
         self.norm = xp.sqrt(sqnorm + rows.n_weights * SMALLEST)
         self.n_members = int(xp.sum(xp.astype(terms.cost > 0, xp.int64)))
-        at_zero = self.space.numpy(terms.primal_at_zero())
-        self.runs = [
-            Run(
-                n_rows=self.n_members,
-                primal_at_zero=float(primal),
-                watch=partial(watch, p),
-                **limits,
-            )
-            for p, primal in enumerate(at_zero)
-        ]
+        given: dict[str, Any] = {
+            "n_rows": self.n_members,
+            "primal_at_zero": primal_at_zero,
+            **limits,
+        }
+        self.runs = [Run(watch=partial(watch, p), **given) for p in range(terms.n_problems)]
         self.w = self.space.zeros((rows.n_weights, terms.n_columns), xp.float64)
         self.alpha: DeviceArray | None = None  # zeros
         self.rho = np.zeros(len(self.runs))  # where Newton steps ended, if they began
@@ -154,7 +151,7 @@ class DeviceSolver:
         terms: Terms,
         w: DeviceArray,
         dual_point: Callable[[slice, DeviceArray], DeviceArray],
-        dtype: Any,
+        dtype: DeviceDType,
     ) -> None:
         """Compute the certificate of weights of some problems, and keep them where it is better.
 
@@ -173,10 +170,8 @@ class DeviceSolver:
             alpha[part, :] = dual_point(part, slack)
             b = xp.astype(alpha[part, :], xp.float64, copy=False)
             self.rows.add(part, terms.signed(part, b), w_of_alpha)
-            rounding = self.rows.rounding(part)
-            totals += xp.stack(
-                list(terms.certify(part, slack, b, self.norm[part], rounding, length))
-            )
+            sizes = Sizes(self.norm[part], self.rows.rounding(part), length)
+            totals += xp.stack(list(terms.certify(part, slack, b, sizes)))
         away = w - w_of_alpha
         distance = (1.0 + summands * EPS) * np.sqrt(self.space.numpy(terms.dots(away, away)))
         sums = np.zeros((N_TOTALS, n))
@@ -204,7 +199,7 @@ class DeviceSolver:
             self.w[:, p] = w[:, j]
             self.alpha[:, p] = alpha[:, j]  # type: ignore[index]
 
-    def copied(self, table: DeviceArray | None, n_columns: int, dtype: Any) -> DeviceArray:
+    def copied(self, table: DeviceArray | None, n_columns: int, dtype: DeviceDType) -> DeviceArray:
         """Return a copy of dual variables in some precision; zeros for None."""
         out = self.rows.table(n_columns, dtype)
         for part in self.parts:

@@ -9,27 +9,48 @@ them together where all classes are one problem (`MulticlassTerms`). The formula
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ..._typing import DeviceArray
+from ..._typing import DeviceArray, DeviceDType
 from ...kernels.certificate import UNDERFLOW
 from ...kernels.multiclass import OF_SUMS, OF_VIOLATION, SQRT_2
-from ...losses import Loss, loss_at, on_arrays
+from ...losses import Loss, on_arrays
 from ...losses.arrays import rounded_down
 from ...rows.functions import EPS
 from .arrays import Space
 
 
-class Implied(NamedTuple):
-    """The dual variables b that slacks and anchors imply, and how they move with slacks.
+class Moves(NamedTuple):
+    """How the dual variables b move with their slacks.
 
-    `free` is the derivative of b in its own slack, 0 at a bound. `bound` says, for Crammer-Singer,
-    where the sum of a row's dual variables is at its bound.
+    `free` is the derivative of each in its own slack, 0 at a bound. `bound` says, for
+    Crammer-Singer, where the sum of a row's dual variables is at its bound.
     """
 
-    b: DeviceArray
     free: DeviceArray
     bound: DeviceArray | None = None
+
+
+class Implied(NamedTuple):
+    """The dual variables b that slacks and anchors imply, and how they move."""
+
+    b: DeviceArray
+    moves: Moves
+
+
+class Losses(NamedTuple):
+    """The losses of each problem, and their excess over what b proves."""
+
+    losses: DeviceArray
+    excess: DeviceArray
+
+
+class Sizes(NamedTuple):
+    """What rounding is in proportion to, in a certificate."""
+
+    norm: DeviceArray  # of each row of a slice
+    rounding: DeviceArray  # error of the responses of each, in parts of both lengths
+    length: DeviceArray  # of the weights of each problem
 
 
 class Sums(NamedTuple):
@@ -65,10 +86,10 @@ class Terms(ABC):
         self, space: Space, codes: DeviceArray, cost: DeviceArray, columns: DeviceArray
     ) -> None:
         self.space, self.codes, self.cost, self.columns = space, codes, cost, columns
-        self.n_columns = columns.shape[0]
+        self.n_columns: int = columns.shape[0]
         self._costs = {cost.dtype: cost[:, None]}
 
-    def costs(self, part: slice, dtype: Any) -> DeviceArray:
+    def costs(self, part: slice, dtype: DeviceDType) -> DeviceArray:
         """Return the costs of a slice as a column."""
         if dtype not in self._costs:
             self._costs[dtype] = self.space.xp.astype(self.cost, dtype)[:, None]
@@ -78,13 +99,9 @@ class Terms(ABC):
         """Return where the column is that of the row's class."""
         return self.codes[part][:, None] == self.columns[None, :]
 
-    @abstractmethod
-    def primal_at_zero(self) -> DeviceArray:
-        """Return the objective of each problem where all weights are 0."""
-
     def some(self, places: DeviceArray) -> Terms:
-        """Return the terms of some of several problems."""
-        raise NotImplementedError
+        """Return the terms of the problems at these places; a single problem stays what it is."""
+        return self
 
     @abstractmethod
     def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
@@ -105,10 +122,8 @@ class Terms(ABC):
         """Return the dual variables of Newton's inner problem; see `dualsweep.newton`."""
 
     @abstractmethod
-    def losses(
-        self, part: slice, slack: DeviceArray, b: DeviceArray
-    ) -> tuple[DeviceArray, DeviceArray]:
-        """Return the losses, and their excess over what b proves."""
+    def losses(self, part: slice, slack: DeviceArray, b: DeviceArray) -> Losses:
+        """Return the losses, added up over the rows."""
 
     @abstractmethod
     def signed(self, part: slice, b: DeviceArray) -> DeviceArray:
@@ -131,37 +146,27 @@ class Terms(ABC):
         """Return the sums of the `conjugate_parts` of the loss."""
 
     @abstractmethod
-    def curvature(
-        self, part: slice, free: DeviceArray, bound: DeviceArray | None, Z: DeviceArray
-    ) -> DeviceArray:
-        """Return how coefficients change, but for their sign, with responses Z.
-
-        `free` and `bound` are those of the slice.
-        """
+    def curvature(self, part: slice, moves: Moves, Z: DeviceArray) -> DeviceArray:
+        """Return how coefficients change, but for their sign, with responses Z."""
 
     @abstractmethod
-    def diagonal(self, part: slice, free: DeviceArray, bound: DeviceArray | None) -> DeviceArray:
+    def diagonal(self, part: slice, moves: Moves) -> DeviceArray:
         """Return how a dual variable changes with the response of its own class."""
 
     @abstractmethod
-    def feasible(self, part: slice, b: DeviceArray, dtype: Any) -> DeviceArray:
+    def pair(self, moves: Moves, a: int, c: int) -> DeviceArray:
+        """Return how coefficients in column a change with responses in column c, of all rows.
+
+        Both are columns of one problem.
+        """
+
+    @abstractmethod
+    def feasible(self, part: slice, b: DeviceArray, dtype: DeviceDType) -> DeviceArray:
         """Return dual variables rounded to a precision, and still feasible."""
 
     @abstractmethod
-    def certify(
-        self,
-        part: slice,
-        slack: DeviceArray,
-        b: DeviceArray,
-        norm: DeviceArray,
-        rounding: DeviceArray,
-        length: DeviceArray,
-    ) -> Sums:
-        """Return what a certificate adds up, in float64.
-
-        `norm` are the lengths of the rows, `length` the lengths of the weights of each problem, and
-        `rounding` the errors of responses in parts of both.
-        """
+    def certify(self, part: slice, slack: DeviceArray, b: DeviceArray, sizes: Sizes) -> Sums:
+        """Return what a certificate adds up, in float64."""
 
 
 class BinaryTerms(Terms):
@@ -183,11 +188,6 @@ class BinaryTerms(Terms):
         columns = self.space.xp.take(self.columns, places, axis=0)
         return BinaryTerms(self.space, self.codes, self.cost, columns, self.loss)
 
-    def primal_at_zero(self) -> DeviceArray:
-        xp = self.space.xp
-        total = xp.sum(self.cost) * loss_at(1.0, self.loss)
-        return total * xp.ones_like(self.columns, dtype=xp.float64)
-
     def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
         return self.space.xp.sum(A * B, axis=0)
 
@@ -201,17 +201,15 @@ class BinaryTerms(Terms):
         self, part: slice, slack: DeviceArray, anchor: DeviceArray | None, rho: DeviceArray
     ) -> Implied:
         v = slack if anchor is None else slack + rho * anchor
-        return Implied(*self.on.proximal_dual(self.costs(part, slack.dtype), v, rho))
+        b, free = self.on.proximal_dual(self.costs(part, slack.dtype), v, rho)
+        return Implied(b, Moves(free))
 
-    def losses(
-        self, part: slice, slack: DeviceArray, b: DeviceArray
-    ) -> tuple[DeviceArray, DeviceArray]:
+    def losses(self, part: slice, slack: DeviceArray, b: DeviceArray) -> Losses:
         xp, cost = self.space.xp, self.costs(part, slack.dtype)
         losses = xp.sum(self.on.losses(cost, slack, b), axis=0)
         if self.smooth:
-            return losses, xp.zeros_like(losses)
-        proven = self.on.proven(self.costs(part, slack.dtype), slack, b)
-        return losses, losses - xp.sum(proven, axis=0)
+            return Losses(losses, xp.zeros_like(losses))
+        return Losses(losses, losses - xp.sum(self.on.proven(cost, slack, b), axis=0))
 
     def signed(self, part: slice, b: DeviceArray) -> DeviceArray:
         return self.space.xp.where(self.own(part), b, -b)
@@ -231,27 +229,20 @@ class BinaryTerms(Terms):
         linear, square = self.on.conjugate_parts(self.costs(part, b.dtype), b)
         return xp.sum(linear, axis=0), xp.sum(square, axis=0)
 
-    def curvature(
-        self, part: slice, free: DeviceArray, bound: DeviceArray | None, Z: DeviceArray
-    ) -> DeviceArray:
-        return free * Z
+    def curvature(self, part: slice, moves: Moves, Z: DeviceArray) -> DeviceArray:
+        return moves.free * Z
 
-    def diagonal(self, part: slice, free: DeviceArray, bound: DeviceArray | None) -> DeviceArray:
-        return free
+    def diagonal(self, part: slice, moves: Moves) -> DeviceArray:
+        return moves.free
 
-    def feasible(self, part: slice, b: DeviceArray, dtype: Any) -> DeviceArray:
+    def pair(self, moves: Moves, a: int, c: int) -> DeviceArray:
+        return moves.free[:, a]
+
+    def feasible(self, part: slice, b: DeviceArray, dtype: DeviceDType) -> DeviceArray:
         return self.on.rounded(self.costs(part, b.dtype), b, dtype)
 
-    def certify(
-        self,
-        part: slice,
-        slack: DeviceArray,
-        b: DeviceArray,
-        norm: DeviceArray,
-        rounding: DeviceArray,
-        length: DeviceArray,
-    ) -> Sums:
-        xp = self.space.xp
+    def certify(self, part: slice, slack: DeviceArray, b: DeviceArray, sizes: Sizes) -> Sums:
+        xp, (norm, rounding, length) = self.space.xp, sizes
         error = (rounding * norm)[:, None] * length[None, :] + UNDERFLOW
         error += EPS * xp.abs(slack)
         lost, spread, seen, share = self.on.certified_share(
@@ -281,12 +272,11 @@ class MulticlassTerms(Terms):
         self.joint = joint
         self._levels = space.zeros((codes.shape[0], 1), cost.dtype)  # of the latest projections
 
-    def primal_at_zero(self) -> DeviceArray:
-        total = self.space.xp.sum(self.cost) * (1 if self.joint else self.n_columns - 1)
-        return self.space.xp.reshape(total, (1,))
-
     def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
-        return self.space.xp.reshape(self.space.xp.sum(A * B), (1,))
+        return self._total(A * B)
+
+    def _total(self, values: DeviceArray) -> DeviceArray:
+        return self.space.xp.reshape(self.space.xp.sum(values), (1,))
 
     def slack(self, part: slice, Z: DeviceArray) -> DeviceArray:
         xp = self.space.xp
@@ -303,9 +293,9 @@ class MulticlassTerms(Terms):
         zero = xp.zeros_like(u)
         if not self.joint:
             b = xp.minimum(xp.maximum(u, zero), cost)
-            return Implied(b, xp.where((u > 0) & (u < cost), 1 / rho, zero))
+            return Implied(b, Moves(xp.where((u > 0) & (u < cost), 1 / rho, zero)))
         b, bound = self._projected(part, u, cost)
-        return Implied(b, xp.where(b > 0, 1 / rho, zero), bound)
+        return Implied(b, Moves(xp.where(b > 0, 1 / rho, zero), bound))
 
     def _projected(
         self, part: slice, u: DeviceArray, cost: DeviceArray
@@ -336,12 +326,9 @@ class MulticlassTerms(Terms):
         self._levels[part, :] = xp.astype(level + top, self._levels.dtype)
         return xp.maximum(u - level, zero), level > -top
 
-    def losses(
-        self, part: slice, slack: DeviceArray, b: DeviceArray
-    ) -> tuple[DeviceArray, DeviceArray]:
-        losses = self._loss(slack) * self.costs(part, slack.dtype)[:, 0]
-        losses = self.space.xp.reshape(self.space.xp.sum(losses), (1,))
-        return losses, losses - self.dots(b, slack)
+    def losses(self, part: slice, slack: DeviceArray, b: DeviceArray) -> Losses:
+        losses = self._total(self._loss(slack) * self.costs(part, slack.dtype)[:, 0])
+        return Losses(losses, losses - self.dots(b, slack))
 
     def _loss(self, slack: DeviceArray) -> DeviceArray:
         """Return the loss of each row; the slack of its own class is 0."""
@@ -377,10 +364,8 @@ class MulticlassTerms(Terms):
         zero = self.dots(self.space.xp.zeros_like(b), b)
         return zero, zero
 
-    def curvature(
-        self, part: slice, free: DeviceArray, bound: DeviceArray | None, Z: DeviceArray
-    ) -> DeviceArray:
-        xp = self.space.xp
+    def curvature(self, part: slice, moves: Moves, Z: DeviceArray) -> DeviceArray:
+        xp, (free, bound) = self.space.xp, moves
         moved = free * Z
         total, whole = (xp.sum(each, axis=1, keepdims=True) for each in (moved, free))
         level = xp.take_along_axis(Z, self.codes[part][:, None], axis=1)
@@ -390,8 +375,8 @@ class MulticlassTerms(Terms):
         moved -= free * level
         return xp.where(self.own(part), level * whole - total, moved)
 
-    def diagonal(self, part: slice, free: DeviceArray, bound: DeviceArray | None) -> DeviceArray:
-        xp = self.space.xp
+    def diagonal(self, part: slice, moves: Moves) -> DeviceArray:
+        xp, (free, bound) = self.space.xp, moves
         total = xp.sum(free, axis=1, keepdims=True)
         own = total
         if bound is not None:
@@ -400,8 +385,8 @@ class MulticlassTerms(Terms):
             own = xp.where(bound, xp.zeros_like(total), total)
         return xp.where(self.own(part), own, free)
 
-    def pair(self, free: DeviceArray, bound: DeviceArray | None, a: int, c: int) -> DeviceArray:
-        xp = self.space.xp
+    def pair(self, moves: Moves, a: int, c: int) -> DeviceArray:
+        xp, (free, bound) = self.space.xp, moves
         zero = xp.zeros_like(free[:, 0])
         total = xp.sum(free, axis=1)
         sums = xp.where(total > 0, total, xp.ones_like(total))
@@ -414,7 +399,7 @@ class MulticlassTerms(Terms):
             out += one + xp.where(~at_bound & first, total, zero)
         return out
 
-    def feasible(self, part: slice, b: DeviceArray, dtype: Any) -> DeviceArray:
+    def feasible(self, part: slice, b: DeviceArray, dtype: DeviceDType) -> DeviceArray:
         xp, cost = self.space.xp, self.costs(part, b.dtype)
         b = xp.astype(b, dtype)
         if not self.joint:
@@ -425,16 +410,9 @@ class MulticlassTerms(Terms):
         factor = factor * (1 - 4 * float(xp.finfo(dtype).eps))
         return xp.where(over, b * factor, b)
 
-    def certify(
-        self,
-        part: slice,
-        slack: DeviceArray,
-        b: DeviceArray,
-        norm: DeviceArray,
-        rounding: DeviceArray,
-        length: DeviceArray,
-    ) -> Sums:
-        xp, cost = self.space.xp, self.costs(part, slack.dtype)[:, 0]
+    def certify(self, part: slice, slack: DeviceArray, b: DeviceArray, sizes: Sizes) -> Sums:
+        xp, (norm, rounding, length) = self.space.xp, sizes
+        cost = self.costs(part, slack.dtype)[:, 0]
         reach = SQRT_2 * length * norm
         error = rounding * reach + OF_VIOLATION * EPS * (1 + reach)  # more than underflow
         sums = (self.n_columns + OF_SUMS) * EPS
@@ -452,4 +430,4 @@ class MulticlassTerms(Terms):
         share = (1 + sums) * seen + 2 * wobble + part_over * xp.abs(product)
         lengths, drift = SQRT_2 * total * norm, SQRT_2 * (excess + sums * total) * norm
         found = (own + wobble, wobble, share, seen, lengths, drift)
-        return Sums(*(xp.reshape(xp.sum(each), (1,)) for each in found))
+        return Sums(*map(self._total, found))
