@@ -21,6 +21,7 @@ from numba.core import cgutils, types
 
 from . import _content, _numba
 from ._clock import compiling
+from ._llvm import Array
 from ._typing import NumbaType
 
 P = ParamSpec("P")
@@ -126,21 +127,15 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
     """Ask for the cache line of ``array[index]``; a hint, never a fault."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array_type, index_type = signature.args
-        data = context.make_array(array_type)(context, builder, args[0]).data
-        int64, byte_pointer = ir.IntType(64), ir.IntType(8).as_pointer()
-        offset = context.cast(builder, args[1], index_type, types.intp)
-        offset = builder.mul(
-            offset, ir.Constant(int64, array_type.dtype.bitwidth // 8), name="prefetch_offset"
-        )
-        address = builder.gep(builder.bitcast(data, byte_pointer), [offset])
+        index = context.cast(builder, args[1], signature.args[1], types.intp)
+        place = Array(context, builder, signature.args[0], args[0]).pointer(index, ir.IntType(8))
         int32 = ir.IntType(32)
-        signature_type = ir.FunctionType(ir.VoidType(), [byte_pointer, int32, int32, int32])
+        signature_type = ir.FunctionType(ir.VoidType(), [place.type, int32, int32, int32])
         function = cgutils.get_or_insert_function(
             builder.module, signature_type, "llvm.prefetch.p0"
         )
         read, keep_in_all_caches, data_cache = (ir.Constant(int32, v) for v in (0, 3, 1))
-        builder.call(function, [address, read, keep_in_all_caches, data_cache])
+        builder.call(function, [place, read, keep_in_all_caches, data_cache])
         return context.get_dummy_value()
 
     return types.void(array, index), codegen
@@ -209,9 +204,8 @@ def load_word(typingctx: Any, array: Any, index: Any) -> Any:
     """Return the 8 bytes from ``array[index]`` on as a uint64, the first lowest; unchecked."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        address = builder.bitcast(builder.gep(data, [args[1]]), ir.IntType(64).as_pointer())
-        word = builder.load(address, align=1)
+        array, word_type = Array(context, builder, signature.args[0], args[0]), ir.IntType(64)
+        word = builder.load(array.pointer(args[1], word_type), align=1, typ=word_type)
         return word if sys.byteorder == "little" else builder.bswap(word)
 
     return types.uint64(array, types.uint64), codegen

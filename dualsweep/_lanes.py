@@ -14,6 +14,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 
 from ._jit import FUSED_MATH, intrinsic
+from ._llvm import FLOATS, Array
 
 # Classes at a time, and how many sums of each are added to in turns: an addition takes some cycles.
 LANES = {16: 2, 8: 4, 4: 4, 2: 4, 1: 4}
@@ -21,7 +22,6 @@ LANES = {16: 2, 8: 4, 4: 4, 2: 4, 1: 4}
 # Vectors begin at any number (align=4): classes are no multiple of the lanes.
 
 INT = ir.IntType(64)
-FLOATS = {32: ir.FloatType(), 64: ir.DoubleType()}
 FUSED = sorted(FUSED_MATH)
 
 
@@ -46,24 +46,26 @@ def add_scores_lanes(
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         number = FLOATS[max(data.dtype.bitwidth, W.dtype.bitwidth)]
         row = _Row(context, builder, signature, args, weights=4)
-        sums = row.array(5).data
+        sums = row.array(5)
 
         def add_classes(m: Any, lanes: int) -> None:
-            vector = ir.VectorType(number, lanes)
+            vector, weights_kind = ir.VectorType(number, lanes), row.weights_kind(lanes)
+            sums_kind = ir.VectorType(sums.number, lanes)
             zeros = ir.Constant(vector, [0.0] * lanes)
             totals = [cgutils.alloca_once_value(builder, zeros) for _ in range(LANES[lanes])]
 
             def add_entry(j: Any, turn: int) -> None:
-                weights = _cast(builder, builder.load(row.weights_at(j, m, lanes), align=4), vector)
+                place = row.weights_at(j, m, weights_kind)
+                weights = _cast(builder, builder.load(place, align=4, typ=weights_kind), vector)
                 product = builder.fmul(row.entry(j, vector), weights, flags=FUSED)
                 total = builder.fadd(builder.load(totals[turn]), product, flags=FUSED)
                 builder.store(total, totals[turn])
 
             row.each_entry(add_entry, len(totals))
-            place = _vector_at(builder, builder.gep(sums, [m]), lanes)
-            scores = builder.load(place, align=4)
+            place = sums.pointer(m, sums_kind)
+            scores = builder.load(place, align=4, typ=sums_kind)
             for total in totals:
-                scores = builder.fadd(scores, _cast(builder, builder.load(total), scores.type))
+                scores = builder.fadd(scores, _cast(builder, builder.load(total), sums_kind))
             builder.store(scores, place, align=4)
 
         row.each_class(add_classes)
@@ -84,18 +86,18 @@ def add_outer_lanes(
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         row = _Row(context, builder, signature, args, weights=5)
-        steps = row.array(4).data
+        steps = row.array(4)
 
         def add_classes(m: Any, lanes: int) -> None:
-            vector = ir.VectorType(FLOATS[W.dtype.bitwidth], lanes)
-            place = _vector_at(builder, builder.gep(steps, [m]), lanes)
-            factors = _cast(builder, builder.load(place, align=4), vector)
+            vector, steps_kind = row.weights_kind(lanes), ir.VectorType(steps.number, lanes)
+            place = steps.pointer(m, steps_kind)
+            factors = _cast(builder, builder.load(place, align=4, typ=steps_kind), vector)
 
             def add_entry(j: Any, turn: int) -> None:
                 product = builder.fmul(row.entry(j, vector), factors, flags=FUSED)
-                weights = row.weights_at(j, m, lanes)
-                total = builder.fadd(builder.load(weights, align=4), product, flags=FUSED)
-                builder.store(total, weights, align=4)
+                place = row.weights_at(j, m, vector)
+                weights = builder.load(place, align=4, typ=vector)
+                builder.store(builder.fadd(weights, product, flags=FUSED), place, align=4)
 
             row.each_entry(add_entry, 1)
 
@@ -111,15 +113,17 @@ class _Row:
     def __init__(self, context: Any, builder: Any, signature: Any, args: Any, weights: int) -> None:
         self.context, self.builder = context, builder
         self.signature, self.args = signature, args
-        self.data, self.indices = self.array(0).data, self.array(1).data
+        self.data, self.indices, self.W = self.array(0), self.array(1), self.array(weights)
         self.start, self.end = args[2], args[3]
-        W = self.array(weights)
-        self.W, self.n_classes = W.data, cgutils.unpack_tuple(builder, W.shape)[1]
+        self.n_classes = cgutils.unpack_tuple(builder, self.W.fields.shape)[1]
 
-    def array(self, place: int) -> Any:
+    def array(self, place: int) -> Array:
         """Return an argument that is an array."""
-        kind = self.signature.args[place]
-        return self.context.make_array(kind)(self.context, self.builder, self.args[place])
+        return Array(self.context, self.builder, self.signature.args[place], self.args[place])
+
+    def weights_kind(self, lanes: int) -> Any:
+        """Return what weights of some classes are in memory."""
+        return ir.VectorType(self.W.number, lanes)
 
     def each_class(self, function: Callable[[Any, int], None]) -> None:
         """Call with the first of some classes and their number, until there was each."""
@@ -148,24 +152,19 @@ class _Row:
     def entry(self, j: Any, vector: Any) -> Any:
         """Return the value of an entry, in every lane."""
         builder, lanes = self.builder, vector.count
-        value = _cast(builder, builder.load(builder.gep(self.data, [j])), vector.element)
+        value = _cast(builder, self.data.load(j), vector.element)
         empty, first = ir.Constant(vector, ir.Undefined), ir.IntType(32)
         one = builder.insert_element(empty, value, ir.Constant(first, 0))
         everywhere = ir.Constant(ir.VectorType(first, lanes), [0] * lanes)
         return builder.shuffle_vector(one, empty, everywhere)
 
-    def weights_at(self, j: Any, m: Any, lanes: int) -> Any:
+    def weights_at(self, j: Any, m: Any, kind: Any) -> Any:
         """Return where the weights of an entry's feature are, of some classes from m on."""
         builder = self.builder
-        feature = builder.load(builder.gep(self.indices, [j]))
+        feature = self.indices.load(j)
         if feature.type != INT:
             feature = builder.zext(feature, INT)
-        place = builder.add(builder.mul(feature, self.n_classes), m)
-        return _vector_at(builder, builder.gep(self.W, [place]), lanes)
-
-
-def _vector_at(builder: Any, pointer: Any, lanes: int) -> Any:
-    return builder.bitcast(pointer, ir.VectorType(pointer.type.pointee, lanes).as_pointer())
+        return self.W.pointer(builder.add(builder.mul(feature, self.n_classes), m), kind)
 
 
 def _cast(builder: Any, value: Any, kind: Any) -> Any:

@@ -20,6 +20,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 
 from ._jit import intrinsic, jit, jit_inline
+from ._llvm import Array
 from ._threads import Workers, count_cores
 
 DISMISSED, NO_PART = -1, -2  # instead of a phase
@@ -134,9 +135,7 @@ def end_phases(team: Any) -> None:
     _store(team, BEGUN, ENDED)
 
 
-def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.gep(data, [index])
+INT = ir.IntType(64)
 
 
 @intrinsic(lambda array, index: array[index])
@@ -144,8 +143,8 @@ def _load(typingctx: Any, array: Any, index: Any) -> Any:
     """Return ``array[index]`` as it is now, and let nothing be read before it."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address = _address(context, builder, signature.args[0], *args)
-        return builder.load_atomic(address, ordering="acquire", align=8)
+        place = Array(context, builder, signature.args[0], args[0]).pointer(args[1])
+        return builder.load_atomic(place, ordering="acquire", align=8, typ=INT)
 
     return types.int64(array, types.int64), codegen
 
@@ -159,8 +158,8 @@ def _store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
     """Let ``array[index]`` be a value when all that was written before it is there."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address = _address(context, builder, signature.args[0], args[0], args[1])
-        builder.store_atomic(args[2], address, ordering="release", align=8)
+        place = Array(context, builder, signature.args[0], args[0]).pointer(args[1])
+        builder.store_atomic(args[2], place, ordering="release", align=8)
         return context.get_dummy_value()
 
     return types.void(array, types.int64, types.int64), codegen
@@ -176,9 +175,8 @@ def _add_one(typingctx: Any, array: Any, index: Any) -> Any:
     """Add 1 to ``array[index]`` at once; return what it was."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        address = _address(context, builder, signature.args[0], *args)
-        one = ir.Constant(ir.IntType(64), 1)
-        return builder.atomic_rmw("add", address, one, ordering="acq_rel")
+        place = Array(context, builder, signature.args[0], args[0]).pointer(args[1])
+        return builder.atomic_rmw("add", place, ir.Constant(INT, 1), ordering="acq_rel")
 
     return types.int64(array, types.int64), codegen
 

@@ -15,10 +15,14 @@ from types import SimpleNamespace
 import numba
 import numpy as np
 import pytest
+from llvmlite import ir
+from llvmlite.binding import llvm_version_info
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 import dualsweep
 from dualsweep import LinearSVC, _numba
+from dualsweep._jit import intrinsic, jit
+from dualsweep._llvm import Array
 from dualsweep.kernels.binary import sweep
 from dualsweep.rows.functions import prefetch
 
@@ -76,17 +80,46 @@ def test_numba_tells_what_kernels_are_made_of():
     expect(_numba.options_of(sweep)["nogil"], "Dispatcher.targetoptions of numba", "_numba.py")
 
 
-HOW = {"loss": "hinge", "solver": "sweep", "tol": 1e-6, "random_state": 0}
+@intrinsic(None)
+def _swapped(typingctx, array):
+    """Swap two pairs of numbers by way of a pointer that has no type; return the first number."""
+
+    def codegen(context, builder, signature, args):
+        whole = Array(context, builder, signature.args[0], args[0])
+        number, index, pair = ir.IntType(64), ir.IntType(64), ir.VectorType(ir.IntType(64), 2)
+        plain = builder.inttoptr(builder.ptrtoint(whole.fields.data, number), ir.PointerType())
+        assert plain.type.is_opaque
+        whole.fields = SimpleNamespace(data=plain)
+        places = [whole.pointer(ir.Constant(index, place), pair) for place in (0, 2)]
+        pairs = [builder.load(place, align=8, typ=pair) for place in places]
+        for value, place in zip(pairs, reversed(places), strict=True):
+            builder.store(value, place, align=8)
+        return whole.load(ir.Constant(index, 0))
+
+    return array.dtype(array), codegen
 
 
-def test_what_is_private_is_used_in_one_module():
-    """cgutils and types are in the examples of numba's documentation."""
+@pytest.mark.skipif(llvm_version_info[0] < 17, reason="all pointers have types in this LLVM")
+def test_arrays_of_intrinsics_need_no_types_of_pointers():
+    numbers = np.arange(4)
+    assert jit(lambda x: _swapped(x))(numbers) == 2
+    assert numbers.tolist() == [2, 3, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("private", "module"),
+    [  # numba's documentation has cgutils and types in its examples
+        (r"numba\.core(?! import (cgutils|types)\b)|\._cache\b|_nrt\b|targetoptions", "_numba.py"),
+        (r"as_pointer|pointee|is_opaque|make_array", "_llvm.py"),
+    ],
+)
+def test_what_is_private_is_used_in_one_module(private, module):
     package = Path(dualsweep.__file__).parent
-    private = re.compile(r"numba\.core(?! import (cgutils|types)\b)|\._cache\b|_nrt\b|targetopt")
-    using = {path.name for path in package.rglob("*.py") if private.search(path.read_text())}
-    assert using == {"_numba.py"}
+    using = {path.name for path in package.rglob("*.py") if re.search(private, path.read_text())}
+    assert using == {module}
 
 
+HOW = {"loss": "hinge", "solver": "sweep", "tol": 1e-6, "random_state": 0}
 FIT = f"""
 import numpy as np
 from dualsweep import LinearSVC
