@@ -6,23 +6,25 @@ import errno
 import math
 import os
 import zipfile
+from io import BufferedIOBase
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, cast
 
 import numpy as np
 
+from .._typing import Array
 from ._checks import check_characters
 from ._files import atomic_file, naming
 
 PIECE = 1 << 20  # bytes to read at a time
-MOST_DEFLATED = 1032  # bytes that deflate makes of one at most
+MAX_RATIO = 1032  # of deflate: bytes that one can stand for
 
 
-def read_arrays(path: Path, *, compressed: bool = False) -> dict[str, Any]:
+def read_arrays(path: Path, *, compressed: bool = False) -> dict[str, Array]:
     """Return the arrays in a file by name; ValueError if it is no such file or damaged.
 
-    Whatever the file says, reading takes no more memory than the file has bytes; if arrays may be
-    `compressed`, than they can make. What is not called .npy is left alone.
+    Whatever the file says, reading takes no more memory than the file has bytes, or could expand to
+    if arrays may be `compressed`. Members that are not called .npy are ignored.
     """
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}.")
@@ -32,35 +34,28 @@ def read_arrays(path: Path, *, compressed: bool = False) -> dict[str, Any]:
         with naming(path), path.open("rb") as file, zipfile.ZipFile(file) as archive:
             members = [item for item in archive.infolist() if item.filename.endswith(".npy")]
             _check_sizes(members, os.fstat(file.fileno()).st_size, compressed)
-            names = [item.filename.removesuffix(".npy") for item in members]
-            if len(set(names)) < len(names):
+            if len({item.filename for item in members}) < len(members):
                 raise ValueError("an array occurs twice")
-            return {
-                name: _read_array(archive, item) for name, item in zip(names, members, strict=True)
-            }
-    except Exception as error:  # what damaged bytes raise in zipfile and NumPy is beyond listing
+            return {item.filename[: -len(".npy")]: _read_array(archive, item) for item in members}
+    except Exception as error:  # damaged bytes raise almost anything in zipfile and NumPy
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # a seek to nowhere
             raise
         raise ValueError(f"{path} is not an .npz file, or is damaged ({_said(error)}).") from error
 
 
 def _check_sizes(members: list[zipfile.ZipInfo], size: int, compressed: bool) -> None:
-    """Raise ValueError if a file of this size cannot hold what it says it does."""
+    """Raise ValueError if a file of this size cannot hold what it claims."""
     if sum(item.compress_size for item in members) > size:
         raise ValueError("its parts are larger than the whole")
+    ratio = {zipfile.ZIP_STORED: 1} | ({zipfile.ZIP_DEFLATED: MAX_RATIO} if compressed else {})
     for item in members:
-        if item.compress_type == zipfile.ZIP_STORED:
-            most = item.compress_size
-        elif item.compress_type == zipfile.ZIP_DEFLATED and compressed:
-            most = MOST_DEFLATED * item.compress_size
-        else:
+        if item.compress_type not in ratio:
             raise ValueError(f"{item.filename} is compressed in a way that is not read")
-        if item.file_size > most:
+        if item.file_size > ratio[item.compress_type] * item.compress_size:
             raise ValueError(f"{item.filename} claims {item.file_size:,} bytes")
 
 
-def _read_array(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> Any:
-    stream: Any
+def _read_array(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> Array:
     with archive.open(item) as stream:
         shape, by_columns, dtype = read_npy_header(stream)
         size = math.prod(shape) * dtype.itemsize
@@ -69,18 +64,18 @@ def _read_array(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> Any:
         memory = np.empty(size, np.uint8)
         done = 0
         while done < size:
-            n = stream.readinto(memory.data[done : done + PIECE])
+            n = cast(BufferedIOBase, stream).readinto(memory.data[done : done + PIECE])
             if n == 0:
                 raise EOFError(f"{item.filename} is cut short")
             done += n
-        stream.read(1)  # none; this compares with the checksum if nothing has yet
+        stream.read(1)  # at the end, where the checksum is compared
     array = np.ndarray(shape, dtype, memory, order="F" if by_columns else "C")
     check_characters(array)
     return array.astype(dtype.newbyteorder("="), copy=False)
 
 
-def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
-    """Return shape, whether columns come first, and type of an array that is read from next."""
+def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Return shape, whether columns come first, and type of the array that follows in a stream."""
     try:
         version = np.lib.format.read_magic(stream)
         read = {
@@ -90,7 +85,7 @@ def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
         shape, by_columns, dtype = read(stream)
     except OSError:
         raise
-    except Exception as error:  # NumPy evaluates it as a Python expression
+    except Exception as error:  # NumPy evaluates the header as a Python expression
         raise ValueError(f"an array starts with something else ({_said(error)})") from error
     if min(shape, default=0) < 0:
         raise ValueError(f"an array has the shape {shape}")
@@ -103,7 +98,7 @@ def _said(error: Exception) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
 
 
-def write_arrays(path: Path, arrays: dict[str, Any], *, force: bool) -> None:
+def write_arrays(path: Path, arrays: dict[str, Array], *, force: bool) -> None:
     """Write arrays to a file that appears complete or not at all."""
     with atomic_file(path, force=force) as file, zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
@@ -111,8 +106,8 @@ def write_arrays(path: Path, arrays: dict[str, Any], *, force: bool) -> None:
                 np.lib.format.write_array(stream, np.asanyarray(array), allow_pickle=False)
 
 
-def plain(labels: Any) -> Any:
-    """Return labels of a type that needs no pickle: text in object arrays becomes plain text."""
+def without_objects(labels: Array) -> Array:
+    """Return labels of a type that needs no pickle: text in object arrays becomes NumPy's text."""
     if labels.dtype.kind not in "OT":
         return labels
     others = [label for label in labels if not isinstance(label, str)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from .._typing import Array, Matrix
 from ._checks import check_indices, check_indptr, is_count
 from ._npz import read_arrays
 from .store import open_store
@@ -27,8 +27,8 @@ def load_data(
     zero_based: bool | str = "auto",
     n_jobs: int | None = None,
     watch: Callable[[int], None] | None = None,
-) -> tuple[Any, Any]:
-    r"""Read a classification problem.
+) -> tuple[Matrix, Array | None]:
+    r"""Read rows and labels from a file.
 
     Parameters
     ----------
@@ -36,26 +36,25 @@ def load_data(
         Text in svmlight (LIBSVM) format, plain or compressed; a store; or an .npz file with the
         arrays data, indices, indptr, shape and y (CSR), or X and y (dense).
     n_features : int, default=None
-        Number of columns. Text does not say it and has as many as its largest index, if None;
-        else entries beyond are dropped, with a warning. Stores and .npz files have to have this
-        number.
+        Number of columns. None means as many as the file has; text has as many as its largest
+        index. Entries of text beyond are dropped, with a warning; stores and .npz files must have
+        this number.
     labelled : bool, default=True
-        Whether an .npz file has to have y.
+        Whether an .npz file must have y.
     zero_based : bool or "auto", default="auto"
         Whether the first column of text has index 0, or 1 as LIBSVM counts. "auto": 0 if that
         occurs in the file.
     n_jobs : int, default=None
         Threads that read text. None means 1, -1 all cores.
     watch : callable, default=None
-        Called, as text is read, with the number of bytes of the file that have been read.
+        Called with the number of bytes of the file that have been read, as text is read.
 
     Returns
     -------
     X : csr_array or ndarray of shape (n_samples, n_features)
-        Rows. Values of text are float32. The first column has index 1, as LIBSVM counts, or index
-        0 if that occurs in the file.
+        Rows. Values of text are float32.
     y : ndarray of shape (n_samples,) or None
-        Labels; integers where the text has no others. None if the file has none.
+        Labels; integers if the text has no others. None if the file has none.
 
     Examples
     --------
@@ -76,17 +75,16 @@ def load_data(
         X, y = open_store(path).load()
         check_width(path, X, n_features)
         return X, y
-    if path.is_file():  # from a pipe, nothing can be read twice
+    if path.is_file():  # not a pipe, from which nothing can be read twice
         with path.open("rb") as file:
             zipped = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
         if zipped or path.suffix == ".npz":
             return _load_npz(path, n_features, labelled)
-    return _load_svmlight(path, n_features, zero_based=zero_based, n_jobs=n_jobs, watch=watch)
-
-
-def _load_svmlight(path: Path, n_features: int | None, **options: Any) -> tuple[Any, Any]:
-    X, y = load_svmlight(path, dtype=np.float32, **options)
-    if len(y) == 0:
+    X, labels = load_svmlight(
+        path, dtype=np.float32, zero_based=zero_based, n_jobs=n_jobs, watch=watch
+    )
+    assert isinstance(labels, np.ndarray)
+    if len(labels) == 0:
         raise ValueError(f"{path} has no rows.")
     if n_features is not None:
         n_entries = X.nnz
@@ -94,16 +92,15 @@ def _load_svmlight(path: Path, n_features: int | None, **options: Any) -> tuple[
         if X.nnz < n_entries:
             warnings.warn(
                 f"{n_entries - X.nnz:,} entries of {path} are left out: they are in columns "
-                f"beyond the {n_features:,} that are asked for.",
-                stacklevel=3,
+                f"beyond the first {n_features:,}.",
+                stacklevel=2,
             )
-    assert isinstance(y, np.ndarray)
     with np.errstate(invalid="ignore"):  # NaN is no integer, and stays
-        labels = y.astype(np.int64)
-    return X, labels if np.array_equal(labels, y) else y
+        whole = labels.astype(np.int64)
+    return X, whole if np.array_equal(whole, labels) else labels
 
 
-def _load_npz(path: Path, n_features: int | None, labelled: bool) -> tuple[Any, Any]:
+def _load_npz(path: Path, n_features: int | None, labelled: bool) -> tuple[Matrix, Array | None]:
     arrays = read_arrays(path, compressed=True)
     dense = "X" in arrays
     needed = (("X",) if dense else CSR) + (("y",) if labelled else ())
@@ -123,14 +120,14 @@ def _load_npz(path: Path, n_features: int | None, labelled: bool) -> tuple[Any, 
     return X, y
 
 
-def check_width(path: Path, X: Any, n_features: int | None) -> None:
-    """Raise ValueError unless X has so many features, if they are given."""
+def check_width(path: Path, X: Matrix, n_features: int | None) -> None:
+    """Raise ValueError if `n_features` is given and X has another number."""
     if n_features is not None and X.shape[1] != n_features:
         raise ValueError(f"{path} has {X.shape[1]} features instead of {n_features}.")
 
 
-def _csr(path: Path, arrays: dict[str, Any]) -> sp.csr_array:
-    layout = arrays.get("format", np.bytes_(b"csr"))  # scipy.sparse.save_npz tells
+def _csr(path: Path, arrays: dict[str, Array]) -> sp.csr_array:
+    layout = arrays.get("format", np.bytes_(b"csr"))  # as scipy.sparse.save_npz writes it
     if layout.size != 1 or layout.item() not in (b"csr", "csr"):
         raise ValueError(f"{path} has the sparse format {layout!s:.20}; it must be csr.")
     data, indices, indptr, shape = (arrays[name] for name in CSR)

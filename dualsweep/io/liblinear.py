@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._host import to_host
+from .._typing import Array
 from ..losses import REGRESSION_LOSSES
 from ._checks import check_weights
 from ._files import atomic_file, naming
@@ -18,22 +19,22 @@ from ._files import atomic_file, naming
 if TYPE_CHECKING:
     from ..estimators import LinearSVC, LinearSVR
 
-MAGIC = b"solver_type"  # what a file starts with
+MAGIC = b"solver_type"  # the start of a file
 
-# What LIBLINEAR calls a formulation of ours, and what its formulations are here.
+# The parameters that stand for LIBLINEAR's formulations.
 HINGE, SQUARED_HINGE, JOINT = "L2R_L1LOSS_SVC_DUAL", "L2R_L2LOSS_SVC_DUAL", "MCSVM_CS"
-PARAMETERS: dict[str, dict[str, Any]] = {
+PARAMETERS = {
     HINGE: {"loss": "hinge"},
     SQUARED_HINGE: {"loss": "squared_hinge"},
     "L2R_L2LOSS_SVC": {"loss": "squared_hinge"},
     JOINT: {"multi_class": "crammer_singer"},
 }
-REGRESSION: dict[str, dict[str, Any]] = {
+REGRESSION = {
     "L2R_L1LOSS_SVR_DUAL": {"loss": "epsilon_insensitive"},
     "L2R_L2LOSS_SVR_DUAL": {"loss": "squared_epsilon_insensitive"},
     "L2R_L2LOSS_SVR": {"loss": "squared_epsilon_insensitive"},
 }
-# What else it trains: models that are whole, but not of a kind that is read here.
+# Models of LIBLINEAR that are valid, but not of a kind that dualsweep has.
 OTHERS = {
     "L2R_LR": "logistic regression",
     "L2R_LR_DUAL": "logistic regression",
@@ -41,25 +42,24 @@ OTHERS = {
     "L1R_L2LOSS_SVC": "classification with the l1 penalty",
     "ONECLASS_SVM": "outliers, a one-class SVM",
 }
-INT32 = np.iinfo(np.int32)
-LONGEST_NAME = 100
+MAX_NAME = 100
 HEADER = ("solver_type", "nr_class", "label", "nr_feature", "bias")
-LONGEST_LINE = 1 << 24  # what a million classes take
+MAX_LINE = 1 << 24  # bytes; a million classes take as many
 
 
-def save_liblinear(model: Any, path: str | Path, *, force: bool = False) -> None:
+def save_liblinear(model: LinearSVC | LinearSVR, path: str | Path, *, force: bool = False) -> None:
     """Write a fitted model in LIBLINEAR's text format.
 
-    LIBLINEAR's ``predict`` then gives the same decision values: weights are written with as many
-    digits as it takes. The certificate is lost. The squared loss and Weston-Watkins have no name
-    there and are called ``L2R_L2LOSS_SVC_DUAL`` and ``MCSVM_CS``; for two classes Crammer-Singer
-    and Weston-Watkins are the hinge loss, and so called ``L2R_L1LOSS_SVC_DUAL``. Regression is
-    called ``L2R_L1LOSS_SVR_DUAL`` or ``L2R_L2LOSS_SVR_DUAL``, its epsilon is lost.
+    LIBLINEAR's ``predict`` gives the same decision values, since weights are written with all of
+    their digits. The certificate is lost, and the epsilon of regression. The squared loss and
+    Weston-Watkins have no name in the format: they are written as ``L2R_L2LOSS_SVC_DUAL`` and
+    ``MCSVM_CS``. For two classes Crammer-Singer and Weston-Watkins equal the hinge loss, and are
+    written as ``L2R_L1LOSS_SVC_DUAL``.
 
     Parameters
     ----------
     model : LinearSVC or LinearSVR
-        A fitted model whose classes, if it has any, are integers, since the format knows no others.
+        A fitted model. Its classes must be integers: the format has no others.
     path : str or Path
         Where to write; the file appears complete or not at all. A link is followed.
     force : bool, default=False
@@ -96,34 +96,26 @@ def save_liblinear(model: Any, path: str | Path, *, force: bool = False) -> None
     else:
         labels = integer_classes(to_host(model.classes_))
         binary = len(labels) == 2
-        # A single row of weights speaks for our second class, and in LIBLINEAR for the first.
+        # A single row of weights is for our second class, and for LIBLINEAR's first.
         about = [
             f"solver_type {_solver_type(model, binary)}",
             f"nr_class {len(labels)}",
             f"label {' '.join(map(str, reversed(labels) if binary else labels))}",
         ]
-    header = [
-        *about,
-        f"nr_feature {model.n_features_in_}",
-        f"bias {bias!r}",
-        "w",
-    ]
+    header = [*about, f"nr_feature {model.n_features_in_}", f"bias {bias!r}", "w"]
     with atomic_file(Path(path), force=force) as file:
         file.write("\n".join(header).encode() + b"\n")
         for row in weights.T:
             file.write(" ".join(map(repr, row.tolist())).encode() + b" \n")
 
 
-def integer_classes(classes: Any) -> list[int]:
-    """Return classes as the integers that LIBLINEAR reads; ValueError if they are others."""
+def integer_classes(classes: Array) -> list[int]:
+    """Return classes as integers of 32 bits, which LIBLINEAR reads; ValueError if they are not."""
     if classes.dtype.kind in "iufb":
         with np.errstate(invalid="ignore"):
             labels = classes.astype(np.int64)
-        if (
-            np.array_equal(labels, classes)
-            and INT32.min <= labels.min() <= labels.max() <= INT32.max
-        ):
-            return [int(label) for label in labels]
+        if np.array_equal(labels, classes) and np.array_equal(labels, labels.astype(np.int32)):
+            return labels.tolist()
     raise ValueError(
         "LIBLINEAR's model format has classes that are integers of 32 bits, but these are "
         f"{classes[:5].tolist()}{' ...' if len(classes) > 5 else ''}. Train with such labels, or "
@@ -131,7 +123,7 @@ def integer_classes(classes: Any) -> list[int]:
     )
 
 
-def _solver_type(model: Any, binary: bool) -> str:
+def _solver_type(model: LinearSVC, binary: bool) -> str:
     if model.multi_class == "ovr":
         return HINGE if model.loss == "hinge" else SQUARED_HINGE
     return HINGE if binary else JOINT
@@ -152,16 +144,20 @@ def load_liblinear(path: str | Path) -> LinearSVC | LinearSVR:
         A model that predicts, with the parameters the file tells. It does not tell C, nor the
         epsilon of regression, and has no certificate.
     """
+    return fitted_estimator(*read_liblinear(path))
+
+
+def fitted_estimator(params: dict[str, Any], attributes: dict[str, Any]) -> LinearSVC | LinearSVR:
+    """Return an estimator with these parameters and attributes."""
     from ..estimators import LinearSVC, LinearSVR  # takes a second, and is not needed to write
 
-    params, fitted = read_liblinear(path)
-    model = LinearSVC(**params) if "classes_" in fitted else LinearSVR(**params)
-    model.__dict__.update(fitted)
+    model = LinearSVC(**params) if "classes_" in attributes else LinearSVR(**params)
+    model.__dict__.update(attributes)
     return model
 
 
 def read_liblinear(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the parameters and attributes of a model, without scikit-learn."""
+    """Return the parameters and attributes of a model, without the import of scikit-learn."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}.")
@@ -173,24 +169,23 @@ def read_liblinear(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
         "fit_intercept": has_bias,
         "intercept_scaling": bias if has_bias else 1.0,
     }
-    classes = None
     with np.errstate(over="ignore"):
-        if solver_type not in REGRESSION:
-            weights, classes = _in_order(weights, labels)
+        if labels is not None:
+            weights, labels = _sorted_classes(weights, labels)
         intercept = bias * weights[:, -1] if has_bias else np.zeros(len(weights))
-    coef = np.ascontiguousarray(weights[0 if classes is None else slice(None), :n_features])
+    coef = np.ascontiguousarray(weights[0 if labels is None else slice(None), :n_features])
     try:
-        check_weights(coef, intercept, classes)
+        check_weights(coef, intercept, labels)
     except ValueError as error:
         raise _damaged(path, error) from error
     fitted = {"coef_": coef, "intercept_": intercept, "n_features_in_": n_features}
-    return params, fitted if classes is None else fitted | {"classes_": classes}
+    return params, fitted if labels is None else fitted | {"classes_": labels}
 
 
-def _in_order(weights: Any, labels: Any) -> tuple[Any, Any]:
-    """Return the weights as ours are, and the classes, which are in ascending order."""
+def _sorted_classes(weights: Array, labels: Array) -> tuple[Array, Array]:
+    """Return the weights in the order of the sorted classes, and these classes."""
     order = np.argsort(labels)
-    if len(weights) == 1:  # speaks for the first label, and shall for the larger
+    if len(weights) == 1:  # is for the first label, and becomes that of the larger
         weights = weights if labels[0] > labels[1] else -weights
     else:
         weights = weights[order]
@@ -203,12 +198,12 @@ def _damaged(path: Path, why: object) -> ValueError:
     return ValueError(f"{path} is a damaged model of LIBLINEAR: {str(why)[:200]}.")
 
 
-def _read(path: Path) -> tuple[str, Any, int, float, Any]:
-    """Return solver type, labels, number of features, bias and the rows of weights."""
+def _read(path: Path) -> tuple[str, Array | None, int, float, Array]:
+    """Return solver type, labels unless it is regression, features, bias and rows of weights."""
     with naming(path), path.open("rb") as file:
         if file.peek(len(MAGIC))[: len(MAGIC)] != MAGIC:
             raise ValueError(f"{path} is not a model of LIBLINEAR: it must start with solver_type.")
-        start = file.peek(LONGEST_NAME)[:LONGEST_NAME].decode(errors="replace")
+        start = file.peek(MAX_NAME)[:MAX_NAME].decode(errors="replace")
         other = start.partition("\n")[0].removeprefix("solver_type ").strip()
         if other in OTHERS:
             raise ValueError(
@@ -224,7 +219,7 @@ def _read(path: Path) -> tuple[str, Any, int, float, Any]:
             )
             (bias,) = map(float, header["bias"])
             # There may be millions of weights, and a damaged file may be a single line.
-            lines = iter(partial(file.readline, LONGEST_LINE), b"")
+            lines = iter(partial(file.readline, MAX_LINE), b"")
             tokens = chain.from_iterable(map(bytes.split, lines))
             weights = np.fromiter(map(float, tokens), np.float64)
         except (ValueError, OverflowError) as error:
@@ -245,13 +240,14 @@ def _read(path: Path) -> tuple[str, Any, int, float, Any]:
         raise _damaged(path, f"it has {len(weights)} weights instead of {n_rows * n_columns}")
     if not (np.isfinite(weights).all() and np.isfinite(bias)):
         raise _damaged(path, "not all weights are finite")
-    return solver_type, labels, n_features, bias, weights.reshape(n_columns, n_rows).T
+    weights = weights.reshape(n_columns, n_rows).T
+    return solver_type, labels if n_labels else None, n_features, bias, weights
 
 
 def _read_header(file: IO[bytes]) -> dict[str, list[bytes]]:
-    """Return what stands before the weights, by name."""
+    """Return the words of the lines before the weights, by their first word."""
     header: dict[str, list[bytes]] = {}
-    while line := file.readline(LONGEST_LINE):
+    while line := file.readline(MAX_LINE):
         name, *values = line.split() or [b""]
         if name == b"w":
             break

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._host import to_host
+from .._typing import Array, JsonObject
 from ..losses import REGRESSION_LOSSES
 from ..problems.labels import check_classes
 from ..problems.result import HISTORY_DTYPE
@@ -21,8 +22,8 @@ from ._checks import (
     is_number,
     parse_object,
 )
-from ._npz import plain, read_arrays, write_arrays
-from .liblinear import MAGIC, read_liblinear
+from ._npz import read_arrays, without_objects, write_arrays
+from .liblinear import MAGIC, fitted_estimator, read_liblinear
 
 if TYPE_CHECKING:
     from ..estimators import LinearSVC, LinearSVR
@@ -63,14 +64,14 @@ CERTIFICATE = (
 def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
     """Write a fitted model, its parameters and its certificate to a file.
 
-    The file is a zip of NumPy arrays and one JSON text, without pickles: reading it runs no code.
+    The file is a zip of NumPy arrays and a JSON text, without pickles, so reading it runs no code.
     It appears complete or not at all.
 
     Parameters
     ----------
     model : LinearSVC, LinearSVR, LinearSVCCV or LinearSVRCV
-        A fitted model; of the last two, its `best_estimator_` is written. A `random_state` that is
-        not an integer is not kept, nor is the device that a model's arrays are on.
+        A fitted model; for the last two, their `best_estimator_` is written. A `random_state` that
+        is not an integer is lost, and the device that the arrays are on.
     path : str or Path
         Where to write; by custom it ends in .npz. A link is followed.
     force : bool, default=False
@@ -100,7 +101,7 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
         params["random_state"] = None
     if isinstance(params.get("class_weight"), dict):  # JSON knows only text as keys
         params["class_weight"] = list(params["class_weight"].items())
-    header: dict[str, Any] = {
+    header: JsonObject = {
         "format": FORMAT,
         "estimator": estimator,
         "params": params,
@@ -111,9 +112,9 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
         "intercept": to_host(svc.intercept_),
     }
     if estimator == "LinearSVC":
-        arrays["classes"] = plain(to_host(svc.classes_))
+        arrays["classes"] = without_objects(to_host(svc.classes_))
     if hasattr(svc, "feature_names_in_"):
-        arrays["feature_names"] = plain(svc.feature_names_in_)
+        arrays["feature_names"] = without_objects(svc.feature_names_in_)
     if hasattr(svc, "history_"):  # a model of LIBLINEAR has none
         arrays["history"] = svc.history_
     if hasattr(svc, "dual_coef_"):
@@ -140,30 +141,26 @@ def load_model(path: str | Path) -> LinearSVC | LinearSVR:
     Returns
     -------
     LinearSVC or LinearSVR
-        A fitted model, with its dual variables, certificate and history if it was saved with them.
+        A fitted model, with its dual variables, certificate and history if the file has them.
 
     Raises
     ------
     ValueError
-        If there is no model in the file, or anything in it is not as `save_model` writes it. What
-        the certificate says is not checked, which takes the data: see `dualsweep.certify`.
+        If the file is not a model as `save_model` writes it. The certificate is not recomputed,
+        which takes the data: see `dualsweep.certify`.
     """
-    from ..estimators import LinearSVC, LinearSVR  # takes a second, and is not needed to write
-
-    params, fitted = read_model(path)
-    model = LinearSVC(**params) if "classes_" in fitted else LinearSVR(**params)
+    model = fitted_estimator(*read_model(path))
     try:
         model._validate_params()
     except ValueError as error:
         raise _damaged(Path(path), error) from error
-    model.__dict__.update(fitted)
     return model
 
 
 def read_model(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the parameters of a model in a file, which are not checked, and its attributes.
+    """Return the parameters and attributes of a model, without the import of scikit-learn.
 
-    Without scikit-learn, whose import takes a second; see `load_model` for the rest.
+    The values of the parameters are not checked; for the rest, see `load_model`.
     """
     path = Path(path)
     if path.is_file():
@@ -178,7 +175,12 @@ def read_model(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
             f"{', '.join(list(arrays)[:20]) or 'no arrays'}."
         )
     try:
-        header = _header(arrays["header"])
+        text = arrays["header"]
+        if text.dtype.kind != "U" or text.ndim:
+            raise ValueError("its header is not text")
+        header = parse_object(str(text))
+        if not is_count(header.get("format")):
+            raise ValueError("its header names no format")
         if header["format"] <= FORMAT:
             return _parameters(header), _attributes(header, arrays)
     except ValueError as error:
@@ -193,29 +195,33 @@ def _damaged(path: Path, why: object) -> ValueError:
     return ValueError(f"{path} is a damaged model: {str(why)[:500]}")
 
 
-def _header(text: Any) -> dict[str, Any]:
-    if text.dtype.kind != "U" or text.ndim:
-        raise ValueError("its header is not text")
-    header = parse_object(str(text))
-    if not is_count(header.get("format")):
-        raise ValueError("its header names no format")
-    return header
-
-
-def _parameters(header: dict[str, Any]) -> dict[str, Any]:
+def _parameters(header: JsonObject) -> dict[str, Any]:
+    """Return the parameters as they were before JSON, which has only text as keys."""
     params, estimator = header.get("params"), header.get("estimator")
     if estimator not in list(OWN_PARAMETERS) or not isinstance(params, dict):
         raise ValueError(f"its header names no {' or '.join(OWN_PARAMETERS)}")
     unknown = sorted(set(params) - {*PARAMETERS, *OWN_PARAMETERS[estimator]})
     if unknown:
         raise ValueError(f"its header has unknown parameters: {', '.join(unknown)}")
-    return _plain_params(params)
+    for name, value in params.items():
+        if isinstance(value, int) and not is_count(abs(value)):
+            raise ValueError(f"{name} is beyond 64 bits")
+    weights = params.get("class_weight")
+    if isinstance(weights, list | dict):
+        try:
+            weights = dict(weights)
+        except TypeError as error:  # not pairs, or of something that cannot be a label
+            raise ValueError(f"class_weight has {error}") from error
+        if not all(map(is_number, weights.values())):
+            raise ValueError(f"class_weight is {weights!r:.100}")
+        params["class_weight"] = weights
+    return params
 
 
-def _attributes(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return what was fitted; ValueError if any part of it is not as `save_model` writes it."""
+def _attributes(header: JsonObject, arrays: dict[str, Array]) -> dict[str, Any]:
+    """Return the fitted attributes; ValueError if any is not as `save_model` writes it."""
     coef, intercept, classes = arrays["coef"], arrays["intercept"], arrays.get("classes")
-    fitted = _certificate(header.get("certificate"))
+    fitted: dict[str, Any] = _certificate(header.get("certificate"))
     if header["estimator"] == "LinearSVC":
         if classes is None:
             raise ValueError("it lacks classes")
@@ -228,10 +234,9 @@ def _attributes(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any
     check_weights(coef, intercept, classes)
     fitted |= {"coef_": coef, "intercept_": intercept, "n_features_in_": coef.shape[-1]}
     if "history" in arrays:
-        history = arrays["history"]
+        history = fitted["history_"] = arrays["history"]
         if history.dtype != HISTORY_DTYPE or history.ndim != 1:
             raise ValueError(f"history is {history.dtype} {history.shape}")
-        fitted["history_"] = history
     if any(name in arrays for name in DUALS):
         duals = _duals(arrays, len(intercept))
         fitted |= {"dual_coef_": duals, "support_": np.unique(duals.indices)}
@@ -240,45 +245,24 @@ def _attributes(header: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any
         if names.dtype.kind != "U" or names.shape != (coef.shape[-1],):
             raise ValueError(f"feature_names are {names.dtype} {names.shape}")
         fitted["feature_names_in_"] = names.astype(object)
-    told = header.get("arrays", [])  # models of earlier versions do not tell
-    if not isinstance(told, list) or any(name not in arrays for name in told):
+    listed = header.get("arrays", [])  # which models of earlier versions lack
+    if not isinstance(listed, list) or any(name not in arrays for name in listed):
         raise ValueError("it lacks arrays that its header lists")
     return fitted
 
 
-def _plain_params(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters as they were before JSON, which has only text as keys."""
-    for name, value in params.items():
-        if isinstance(value, int) and not is_count(abs(value)):
-            raise ValueError(f"{name} is beyond 64 bits")
-    weights = params.get("class_weight")
-    if isinstance(weights, list | dict):
-        try:
-            weights = dict(weights)
-        except TypeError as error:  # not pairs, or of something that cannot be a label
-            raise ValueError(f"class_weight has {error}") from error
-        if not all(map(is_number, weights.values())):
-            raise ValueError(f"class_weight is {weights!r:.100}")
-    return params if weights is None else params | {"class_weight": weights}
-
-
-def _certificate(found: Any) -> dict[str, Any]:
-    """Return a certificate, all of it or, of a model of LIBLINEAR, none."""
+def _certificate(found: object) -> JsonObject:
+    """Return a certificate, which is complete or, for a model of LIBLINEAR, empty."""
     if not isinstance(found, dict) or set(found) not in (set(), set(CERTIFICATE)):
         raise ValueError("its certificate is incomplete")
     for name, value in found.items():
-        if name == "converged_":
-            good = isinstance(value, bool)
-        elif name == "n_iter_":
-            good = is_count(value)
-        else:
-            good = is_number(value) and not isinstance(value, bool)
-        if not good:
+        is_right = is_count if name == "n_iter_" else is_number
+        if isinstance(value, bool) != (name == "converged_") or not is_right(value):
             raise ValueError(f"{name.rstrip('_')} is {value!r:.50}")
     return found
 
 
-def _duals(arrays: dict[str, Any], n_rows: int) -> sp.csr_array:
+def _duals(arrays: dict[str, Array], n_rows: int) -> sp.csr_array:
     missing = [name for name in DUALS if name not in arrays]
     if missing:
         raise ValueError(f"of its dual variables it lacks {', '.join(missing)}")
@@ -295,8 +279,8 @@ def _duals(arrays: dict[str, Any], n_rows: int) -> sp.csr_array:
     return sp.csr_array((data, indices, indptr), shape=(n_rows, n_samples.item()))
 
 
-def _number(value: Any) -> Any:
-    """Return the Python number that a NumPy scalar stands for."""
+def _number(value: object) -> object:
+    """Return a NumPy scalar as a Python number, for JSON."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"Cannot save {value!r} of type {type(value).__name__} as a parameter.")

@@ -1,43 +1,41 @@
-"""Proofs in files: text that somebody else's program can check; see docs/proofs.md."""
+"""Proofs in files: text that an independent program can check; see docs/proofs.md."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 
+from .._typing import Array
 from ._files import atomic_file
 
 FORMAT = 1
-LINES = 1 << 16  # that are made at a time
+LINES = 1 << 16  # formatted at a time
 
 
 class ProvenProblem(NamedTuple):
-    """A problem, what is claimed of it, and what that follows from."""
+    """A problem, the claim about it, and the model and dual point that prove it."""
 
     number: int  # of the class that is against the rest, else 0
     primal: float
     dual: float
-    coef: Any  # a row of weights for each vector
-    intercept: Any
-    duals: list[tuple[Any, Any]]  # rows and values of each vector
+    coef: Array  # a row of weights for each vector
+    intercept: Array
+    duals: list[tuple[Array, Array]]  # rows and values of each vector
 
 
 def write_proof(
     path: Path,
     about: dict[str, str],
     C: float,
-    cost: Any,
+    cost: Array,
     problems: Iterable[ProvenProblem],
     *,
     force: bool,
 ) -> None:
-    """Write a proof, which appears complete or not at all.
-
-    The problems are taken one by one, so that they need not be in memory together.
-    """
+    """Write a proof, which appears complete or not at all, with one problem in memory at a time."""
     with atomic_file(path, force=force) as file:
         _line(file, "dualsweep-proof", FORMAT)
         for name, words in about.items():
@@ -59,18 +57,13 @@ def write_proof(
         _line(file, "end")
 
 
-def _line(file: IO[bytes], *words: Any) -> None:
+def _line(file: IO[bytes], *words: object) -> None:
     file.write(" ".join(map(str, words)).encode("ascii") + b"\n")
 
 
-def _section(file: IO[bytes], name: str, places: Any, values: Any) -> None:
+def _section(file: IO[bytes], name: str, places: Array, values: Array) -> None:
     _line(file, name, len(places))
-    for lines in _lines(places, values):
-        file.write(lines.encode("ascii"))
-
-
-def _lines(places: Any, values: Any) -> Iterator[str]:
     for start in range(0, len(places), LINES):
-        part = slice(start, start + LINES)
-        pairs = zip(places[part].tolist(), values[part].tolist(), strict=True)
-        yield "".join([f"{place} {value!r}\n" for place, value in pairs])
+        some = slice(start, start + LINES)
+        pairs = zip(places[some].tolist(), values[some].tolist(), strict=True)
+        file.write("".join([f"{place} {value!r}\n" for place, value in pairs]).encode("ascii"))

@@ -193,7 +193,7 @@ class Store:
         head = BytesIO(content[:MAX_HEADER].tobytes())
         shape, _, dtype = read_npy_header(head)
         start = head.tell()
-        n = {"y": block["rows"], "indptr": block["rows"] + 1}.get(name, block["entries"])
+        n: int = block["rows" if name in ("indptr", "y") else "entries"] + (name == "indptr")
         if shape != (n,) or start + n * dtype.itemsize != len(content):
             raise ValueError(f"it has shape {shape} and {len(content)} bytes instead of ({n},)")
         types = {"data": [self.dtype.name], "indices": ["int32", "int64"], "indptr": ["int64"]}

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..._typing import Array, JsonObject, Sparse
+from ..._typing import Array, Given, JsonObject
 from .._checks import MAX_JSON
 from .._files import synced_file
-from .._npz import plain
+from .._npz import without_objects
 from ..svmlight import iter_svmlight
 from .directory import new_store
 from .format import ARRAYS, CRC, FORMAT, HEADER, VERSION, array_file, canonical
@@ -28,8 +28,8 @@ FLOATS = (np.float32, np.float64)
 
 def write_store(
     path: str | Path,
-    X: npt.ArrayLike | Sparse,
-    y: npt.ArrayLike,
+    X: Given,
+    y: Given,
     *,
     block_bytes: int = BLOCK_BYTES,
     force: bool = False,
@@ -214,9 +214,9 @@ class ChunkWriter:
         self._writer, self._n_features = writer, n_features
         self._label_types: set[np.dtype] = set()
 
-    def append(self, X: npt.ArrayLike | Sparse, y: npt.ArrayLike) -> None:
+    def append(self, X: Given, y: Given) -> None:
         """Add rows and their labels: numbers or text, of one kind in all chunks."""
-        rows, labels = sp.csr_array(X), plain(np.asarray(y))
+        rows, labels = sp.csr_array(X), without_objects(np.asarray(y))
         n_rows, n_features = rows.shape
         if labels.shape != (n_rows,):
             raise ValueError(f"X has {n_rows} rows, but y has the shape {labels.shape}.")
