@@ -10,7 +10,7 @@ import functools
 import sys
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 import llvmlite
 import numba
@@ -18,6 +18,8 @@ import numpy as np
 from llvmlite import ir
 from numba import extending
 from numba.core import cgutils, types
+from numba.core.base import BaseContext
+from numba.core.typing import Signature
 
 from . import _content, _numba
 from ._clock import compiling
@@ -27,21 +29,28 @@ from ._typing import NumbaType
 P = ParamSpec("P")
 R = TypeVar("R")
 
+# An intrinsic, as numba takes it: its signature, and the function that emits its LLVM code.
+Emit = Callable[[BaseContext, ir.IRBuilder, Signature, list[ir.Value]], ir.Value]
+Coded: TypeAlias = tuple[Signature, Emit]
+
+UINT64 = types.uint64
+FALSE = ir.Constant(ir.IntType(1), 0)
+
 # Sums may be reordered and fused, but NaN and infinity keep their meaning (bounds are infinite).
 DOT_MATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
 FUSED_MATH = {"nsz", "contract"}  # fused, but in the order they are written in
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", **_numba.NO_RUN_TIME}
+_OPTIONS: dict[str, object] = {"nogil": True, "error_model": "numpy", **_numba.NO_RUN_TIME}
 
 _OFF = bool(numba.config.DISABLE_JIT)
 
 
-def jit(function: Callable[P, R], **options: Any) -> Callable[P, R]:
+def jit(function: Callable[P, R], **options: object) -> Callable[P, R]:
     """Compile `function` without the GIL; cache on disk where some cache directory is writable."""
     if _OFF:
         return np.errstate(all="ignore")(function)  # numbers overflow in silence, as compiled
 
-    def stamp(options: dict[str, Any]) -> Any:
+    def stamp(options: dict[str, object]) -> tuple[str, bytes]:
         return llvmlite.__version__, _content.digest(function, options)
 
     kernel = _numba.cached(function, {**_OPTIONS, **options}, stamp, _tell)
@@ -71,16 +80,16 @@ def jit_sums(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def generic(function: Callable[P, R]) -> Callable[P, R]:
-    """Let kernels call `function`, which `implements` implements by the type of the first argument.
+    """Return a function that has implementations for several classes of its first argument.
 
-    Called outside kernels it runs as Python, slowly.
+    Kernels call it, and `implements` adds to it. Called by Python it is slow.
     """
-    choices: list[Callable[..., Callable[..., R] | None]] = []
+    choices: list[Callable[[NumbaType], Callable[..., R] | None]] = []
 
     @functools.wraps(function)
     def call(*args: P.args, **_: P.kwargs) -> R:
-        kinds = [numba.typeof(arg) for arg in args]
-        found = next(filter(None, (choose(*kinds) for choose in choices)))
+        kind = numba.typeof(args[0])
+        found = next(filter(None, (choose(kind) for choose in choices)))
         return found(*args)
 
     vars(call)["choices"] = choices
@@ -90,15 +99,15 @@ def generic(function: Callable[P, R]) -> Callable[P, R]:
 def implements(
     function: Callable[..., R], *classes: type, fastmath: set[str] | bool = False
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Register what a `generic` function does if its first argument is of one of the classes.
+    """Decorate an implementation of a `generic` function, for a first argument of these classes.
 
-    `np.ndarray` stands for arrays and `float` for numbers.
+    `np.ndarray` stands for arrays, `float` for numbers.
     """
     options = {**_OPTIONS, "fastmath": fastmath, "forceinline": True}
 
     def register(implementation: Callable[P, R]) -> Callable[P, R]:
-        def choose(*kinds: NumbaType) -> Callable[P, R] | None:
-            return implementation if _class_of(kinds[0]) in classes else None
+        def choose(kind: NumbaType, *others: NumbaType) -> Callable[P, R] | None:
+            return implementation if _class_of(kind) in classes else None
 
         vars(choose)["options"] = options
         vars(function)["choices"].append(choose)
@@ -117,23 +126,28 @@ def _class_of(kind: NumbaType) -> type:
     return getattr(kind, "instance_class", float)  # of a named tuple
 
 
-def intrinsic(meaning: Callable[..., Any]) -> Callable[..., Any]:
+def intrinsic(meaning: Callable[P, R]) -> Callable[[Callable[..., Coded]], Callable[P, R]]:
     """Decorate an intrinsic, which means the same as `meaning` does in Python."""
     return (lambda function: meaning) if _OFF else extending.intrinsic
 
 
+def _coded(signature: Signature, emit: Callable[..., ir.Value]) -> Coded:
+    """Return an intrinsic that needs nothing but the values of its arguments."""
+    return signature, lambda context, builder, signature, args: emit(builder, *args)
+
+
 @intrinsic(lambda array, index: None)
-def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
+def prefetch(typingctx: NumbaType, array: NumbaType, index: NumbaType) -> Coded:
     """Ask for the cache line of ``array[index]``; a hint, never a fault."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        index = context.cast(builder, args[1], signature.args[1], types.intp)
-        place = Array(context, builder, signature.args[0], args[0]).pointer(index, ir.IntType(8))
+    def codegen(
+        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: list[ir.Value]
+    ) -> ir.Value:
+        offset = context.cast(builder, args[1], index, types.intp)
+        place = Array(context, builder, array, args[0]).pointer(offset, ir.IntType(8))
         int32 = ir.IntType(32)
-        signature_type = ir.FunctionType(ir.VoidType(), [place.type, int32, int32, int32])
-        function = cgutils.get_or_insert_function(
-            builder.module, signature_type, "llvm.prefetch.p0"
-        )
+        kind = ir.FunctionType(ir.VoidType(), [place.type, int32, int32, int32])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
         read, keep_in_all_caches, data_cache = (ir.Constant(int32, v) for v in (0, 3, 1))
         builder.call(function, [place, read, keep_in_all_caches, data_cache])
         return context.get_dummy_value()
@@ -142,13 +156,10 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic(lambda array: array.itemsize)
-def item_size(typingctx: Any, array: Any) -> Any:
+def item_size(typingctx: NumbaType, array: NumbaType) -> Coded:
     """Return the bytes of an entry, as a constant of the compiled code."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return context.get_constant(types.intp, array.dtype.bitwidth // 8)
-
-    return types.intp(array), codegen
+    size = ir.Constant(ir.IntType(64), array.dtype.bitwidth // 8)
+    return _coded(types.int64(array), lambda builder, array: size)
 
 
 def _fused(a: float, b: float, c: float) -> float:
@@ -158,54 +169,46 @@ def _fused(a: float, b: float, c: float) -> float:
 
 
 @intrinsic(_fused)
-def fused(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+def fused(typingctx: NumbaType, a: NumbaType, b: NumbaType, c: NumbaType) -> Coded:
     """Return ``a * b + c`` rounded once; with ``c = -(a * b)``, what that product rounded off."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fma(*args)
-
-    return types.float64(types.float64, types.float64, types.float64), codegen
+    number = types.float64
+    return _coded(number(number, number, number), lambda builder, *args: builder.fma(*args))
 
 
 @intrinsic(lambda a, b: np.uint64(int(a) * int(b) >> 64))
-def multiply_high(typingctx: Any, a: Any, b: Any) -> Any:
+def multiply_high(typingctx: NumbaType, a: NumbaType, b: NumbaType) -> Coded:
     """Return the upper 64 of the 128 bits of ``a * b``, both uint64."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def emit(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
         wide = ir.IntType(128)
-        product = builder.mul(*(builder.zext(arg, wide) for arg in args))
+        product = builder.mul(builder.zext(a, wide), builder.zext(b, wide))
         return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
 
-    return types.uint64(types.uint64, types.uint64), codegen
+    return _coded(UINT64(UINT64, UINT64), emit)
 
 
 @intrinsic(lambda a: np.uint64(64 - int(a).bit_length()))
-def leading_zeros(typingctx: Any, a: Any) -> Any:
+def leading_zeros(typingctx: NumbaType, a: NumbaType) -> Coded:
     """Count the zero bits above the highest one of a uint64; 64 if there is none."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.uint64(types.uint64), codegen
+    return _coded(UINT64(UINT64), lambda builder, a: builder.ctlz(a, FALSE))
 
 
 @intrinsic(lambda a: np.uint64((int(a) & -int(a)).bit_length() - 1 if a else 64))
-def trailing_zeros(typingctx: Any, a: Any) -> Any:
+def trailing_zeros(typingctx: NumbaType, a: NumbaType) -> Coded:
     """Count the zero bits below the lowest one of a uint64; 64 if there is none."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.uint64(types.uint64), codegen
+    return _coded(UINT64(UINT64), lambda builder, a: builder.cttz(a, FALSE))
 
 
 @intrinsic(lambda array, index: array[index : int(index) + 8].view("<u8")[0])
-def load_word(typingctx: Any, array: Any, index: Any) -> Any:
+def load_word(typingctx: NumbaType, array: NumbaType, index: NumbaType) -> Coded:
     """Return the 8 bytes from ``array[index]`` on as a uint64, the first lowest; unchecked."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array, word_type = Array(context, builder, signature.args[0], args[0]), ir.IntType(64)
-        word = builder.load(array.pointer(args[1], word_type), align=1, typ=word_type)
+    def codegen(
+        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: list[ir.Value]
+    ) -> ir.Value:
+        word_type = ir.IntType(64)
+        place = Array(context, builder, array, args[0]).pointer(args[1], word_type)
+        word = builder.load(place, align=1, typ=word_type)
         return word if sys.byteorder == "little" else builder.bswap(word)
 
-    return types.uint64(array, types.uint64), codegen
+    return UINT64(array, UINT64), codegen
