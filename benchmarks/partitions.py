@@ -22,8 +22,8 @@ from dualsweep._threads import Workers
 from dualsweep.losses import LOSSES
 from dualsweep.placements.cluster.partitions import LocalPartitions, PartitionedProblem
 from dualsweep.problems.binary import BinaryProblem
-from dualsweep.rows.dense import passes_over
 from dualsweep.rows.layouts import as_rows
+from dualsweep.rows.passes import passes_over
 from dualsweep.solvers.solve import solve
 
 POSITIVE = {"blogs": 34, "covtype": 2}  # class of the binary task; else the largest

@@ -18,8 +18,8 @@ from dualsweep.losses import loss_named
 from dualsweep.problems.binary import BinaryProblem
 from dualsweep.problems.multiclass import MulticlassProblem
 from dualsweep.problems.run import certificate_of
-from dualsweep.rows.dense import passes_over
 from dualsweep.rows.layouts import as_rows
+from dualsweep.rows.passes import passes_over
 
 EPSILON = 3 / 8  # of the losses of regression here
 EPS = np.finfo(np.float64).eps

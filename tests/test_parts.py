@@ -14,8 +14,8 @@ from dualsweep.datasets import make_text_like
 from dualsweep.losses import LOSSES
 from dualsweep.placements.cluster.partitions import LocalPartitions, Partition, PartitionedProblem
 from dualsweep.problems.multiclass import MulticlassProblem
-from dualsweep.rows.dense import passes_over
 from dualsweep.rows.layouts import as_rows
+from dualsweep.rows.passes import passes_over
 from dualsweep.solvers.solve import solve
 
 

@@ -8,9 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 from dualsweep._threads import Workers
-from dualsweep.rows.dense import passes_over
 from dualsweep.rows.layouts import as_rows
-from dualsweep.rows.passes import PARTS, Passes
+from dualsweep.rows.passes import PARTS, Passes, passes_over
 
 N_ROWS, N_FEATURES, BIAS = 61, 6, 1.5
 MEMBERS = np.random.default_rng(1).permutation(N_ROWS)[:47]
@@ -43,8 +42,8 @@ def cuts(request, monkeypatch):
     if request.param == "in parts":
         monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 1)
         monkeypatch.setattr("dualsweep.rows.passes.GRAM_ROWS", 3)
-        monkeypatch.setattr("dualsweep.rows.dense.LEAST_GRAM_ROWS", 2)
-        monkeypatch.setattr("dualsweep.rows.dense.MOST_GRAM_ROWS", 3)
+        monkeypatch.setattr("dualsweep.rows.passes.LEAST_GRAM_ROWS", 2)
+        monkeypatch.setattr("dualsweep.rows.passes.MOST_GRAM_ROWS", 3)
         monkeypatch.setattr("dualsweep.rows.passes.CHUNK", 20)
         monkeypatch.setattr("dualsweep.rows.passes.CHUNK_ENTRIES", 30)
         monkeypatch.setattr("dualsweep.rows.passes.PAIRS_PER_CALL", 200)

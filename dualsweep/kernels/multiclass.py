@@ -24,7 +24,7 @@ from .._jit import generic, implements, jit, jit_inline, jit_sums, prefetch
 from .._typing import Array
 from ..rows.compensated import two_sum
 from ..rows.functions import EPS, row_prefetch, row_prefetch_head, row_rounding
-from ..rows.layouts import Rows
+from ..rows.layouts import AnyRows, Rows
 from ..rows.many_classes import row_add_few, row_scores, row_scores_few
 from .binary import HEAD_AHEAD, ROW_AHEAD, TINY
 from .certificate import CALLS, DRIFT, LENGTHS, LOSSES, SEEN, SHARES, SPREAD, row_norm
@@ -319,7 +319,7 @@ def signed_duals(beta: Duals, members: Array, y: Array, out: Array) -> None:
 
 @jit
 def certify_rows_multiclass(
-    rows: Rows,
+    rows: AnyRows,
     scores: Array,
     members: Array,
     y: Array,

@@ -18,9 +18,9 @@ from ..problems.binary import BinaryProblem
 from ..problems.labels import encode_labels
 from ..problems.result import Result
 from ..rows.columns import column_sums
-from ..rows.dense import passes_over
 from ..rows.functions import EPS
 from ..rows.layouts import as_rows
+from ..rows.passes import passes_over
 from ..solvers.path import start_from
 from ..solvers.solve import Start
 from ..training.context import Context

@@ -18,7 +18,6 @@ from ..losses import Loss, loss_at, of_numpy
 from ..rows.compensated import compensated_rows, intercept_size, scales_exactly
 from ..rows.passes import Passes
 from .result import Known, Result
-from .rows import check_unchanged
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class BinaryProblem:
 
     def check_rows(self) -> None:
         """Raise ValueError if rows are not finite any more."""
-        check_unchanged(self.passes)
+        self.passes.check_finite()
 
     @property
     def mean_cost(self) -> float:

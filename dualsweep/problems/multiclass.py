@@ -13,10 +13,9 @@ from ..kernels.certificate import N_TOTALS, squared_length
 from ..kernels.duals import SlottedDuals
 from ..kernels.multiclass import certify_rows_multiclass, signed_duals, sweep_multiclass
 from ..kernels.scaling import best_multiple, snapped
-from ..rows.compensated import intercept_size
+from ..rows.compensated import compensated_rows, intercept_size
 from ..rows.passes import Passes
 from .result import Known, Result
-from .rows import check_unchanged
 
 ROUNDED_SUM = 1.0 + 1e-12  # of the dual variables of a row, in costs
 
@@ -72,7 +71,7 @@ class MulticlassProblem:
 
     def check_rows(self) -> None:
         """Raise ValueError if rows are not finite any more."""
-        check_unchanged(self.passes)
+        self.passes.check_finite()
 
     def with_costs(self, cost: Any) -> MulticlassProblem:
         """Return the same problem with other costs."""
@@ -200,14 +199,13 @@ class MulticlassProblem:
         compensated: bool = False,
     ) -> Any:
         """Return what a certificate adds up over `members`; fill in how firm they are."""
-        beta, passes = _arrays(alpha), self.passes
-        level = intercept_size(passes.rows, w)
-        if compensated:
-            passes = passes.compensated(w)
+        beta, rows = _arrays(alpha), self.passes.rows
+        level = intercept_size(rows, w)
+        rows_used = compensated_rows(rows, w) if compensated else rows
 
         def look(chunk: slice, scores: Any, totals: Any) -> None:
             certify_rows_multiclass(
-                rows=passes.rows,
+                rows=rows_used,
                 scores=scores,
                 members=members[chunk],
                 y=self.y,
@@ -222,7 +220,7 @@ class MulticlassProblem:
                 b=np.empty(self.n_classes),
             )
 
-        return passes.scan(members, w, look, N_TOTALS)
+        return self.passes.scan(members, w, look, N_TOTALS, rows_used)
 
     def settled(self, members: Any, alpha: Any, slack: Any, radius: float) -> Any:
         """Tell which of `members` have the dual variables of the optimum, as in `BinaryProblem`.

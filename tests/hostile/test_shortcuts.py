@@ -35,8 +35,8 @@ from dualsweep.placements import OnDevice, training_data
 from dualsweep.placements.device.arrays import Space
 from dualsweep.placements.device.backend import DeviceBackend
 from dualsweep.problems.run import PointRun
-from dualsweep.rows.dense import DensePasses
 from dualsweep.rows.many_classes import LANES_CLASSES
+from dualsweep.rows.passes import DensePasses
 from dualsweep.solvers.momentum import Momentum
 from dualsweep.solvers.policy import Policy
 from dualsweep.solvers.schedules import Alternating, Auto, Shrinking

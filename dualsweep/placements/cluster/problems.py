@@ -14,8 +14,8 @@ from ..._typing import Array
 from ...losses import LOSSES
 from ...problems.labels import add_counts, class_costs
 from ...problems.result import Result
-from ...rows.dense import passes_over
 from ...rows.layouts import as_rows
+from ...rows.passes import passes_over
 from ...solvers.solve import Start
 from ...training.formulations import LabelledRows
 from ...training.problems import SeparateProblems

@@ -21,8 +21,8 @@ from ...io.store import Store, open_store
 from ...losses import LOSSES, Loss
 from ...newton.slacks import MemoryProblem
 from ...problems.labels import count_classes
-from ...rows.dense import passes_over
 from ...rows.layouts import as_rows, check_sparse
+from ...rows.passes import passes_over
 from ...training.formulations import Formulation, LabelledRows, formulation_of
 from ...training.settings import Settings
 from ..memory import check_finite
