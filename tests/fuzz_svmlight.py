@@ -15,8 +15,8 @@ with atheris.instrument_imports(include=["naive"]):
     from naive import parse_svmlight
     from test_svmlight import FLOATS, PIECES, assert_as_naive
 
+    from dualsweep import _tuning
     from dualsweep.io import load_svmlight
-    from dualsweep.io.svmlight import loading
 
 COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd")
 
@@ -32,7 +32,7 @@ def check(path, data):
     if not data:
         return
     multilabel, one_based, threads, tiny, pieces, narrow = (data[0] >> bit & 1 for bit in range(6))
-    loading.CHUNK = 16 if tiny else 1 << 20
+    _tuning.TEXT_CHUNK = 16 if tiny else 1 << 20
     content = text(data[1:], pieces)
     path.write_bytes(content)
     options = {"multilabel": bool(multilabel), "one_based": bool(one_based)}

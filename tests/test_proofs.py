@@ -296,16 +296,15 @@ def test_layouts_and_duplicates_make_the_same_proof(paths):
         assert (before != other).sum() == 0
 
 
-def test_many_pieces_make_the_same_proof(paths, monkeypatch):
-    for params in ({}, {"multi_class": "crammer_singer"}):
-        X, y = some_rows(3)
-        model = LinearSVC(random_state=0, **params).fit(X, y)
-        whole, pieces = paths[0].with_name("whole"), paths[0].with_name("pieces")
-        model.save_proof(whole, X, y, force=True)
-        with monkeypatch.context() as patch:
-            patch.setattr("dualsweep.training.claims.PIECE", 17)
-            model.save_proof(pieces, sp.csr_array(X), y, force=True)
-        assert pieces.read_bytes() == whole.read_bytes()
+@pytest.mark.parametrize("params", [{}, {"multi_class": "crammer_singer"}])
+def test_many_pieces_make_the_same_proof(paths, tuned, params):
+    X, y = some_rows(3)
+    model = LinearSVC(random_state=0, **params).fit(X, y)
+    whole, pieces = paths[0].with_name("whole"), paths[0].with_name("pieces")
+    model.save_proof(whole, X, y)
+    tuned(PROOF_PIECE=17)
+    model.save_proof(pieces, sp.csr_array(X), y)
+    assert pieces.read_bytes() == whole.read_bytes()
 
 
 def test_text_may_count_columns_from_0_and_be_compressed(paths):

@@ -22,7 +22,6 @@ from dualsweep.io import (
     write_store,
 )
 from dualsweep.io.store.format import ARRAYS
-from dualsweep.io.svmlight import loading
 from dualsweep.rows.layouts import as_rows
 
 
@@ -89,9 +88,9 @@ def test_rows_in_memory(path, problem, dtype, block_bytes):
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
 @pytest.mark.parametrize("block_bytes", [1, 1000, 10**6])
-def test_text(path, text, monkeypatch, block_bytes, n_jobs):
+def test_text(path, text, tuned, block_bytes, n_jobs):
     X, y = load_data(text)
-    monkeypatch.setattr(loading, "CHUNK", 500)
+    tuned(TEXT_CHUNK=500)
     written = convert_svmlight(text, path, block_bytes=block_bytes, n_jobs=n_jobs)
     assert y.dtype == np.int64
     assert_whole(written, X, y, block_bytes)
@@ -131,8 +130,8 @@ def test_labels_of_any_plain_type(path, labels):
     assert written.y.tolist() == list(labels)
 
 
-def test_labels_of_text_stay_floats_if_one_is_not_whole(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(loading, "CHUNK", 4)
+def test_labels_of_text_stay_floats_if_one_is_not_whole(path, tmp_path, tuned):
+    tuned(TEXT_CHUNK=4)
     file = tmp_path / "data.svm"
     file.write_text("1 1:1\n2 1:1\n0.5 1:1\n")
     written = convert_svmlight(file, path, block_bytes=1)
@@ -144,8 +143,8 @@ def test_labels_of_text_stay_floats_if_one_is_not_whole(path, tmp_path, monkeypa
 
 @pytest.mark.parametrize("columns", [(5, 7), (7, 5)])  # the last column comes late, or early
 @pytest.mark.parametrize("block_bytes", [1, 100, 10**6])
-def test_text_that_turns_out_to_count_from_0(path, tmp_path, monkeypatch, block_bytes, columns):
-    monkeypatch.setattr(loading, "CHUNK", 20)
+def test_text_that_turns_out_to_count_from_0(path, tmp_path, tuned, block_bytes, columns):
+    tuned(TEXT_CHUNK=20)
     file = tmp_path / "data.svm"
     early, late = f"1 2:1 {columns[0]}:2\n\n2\n" * 5, f"1 0:3 {columns[1]}:4\n"
     file.write_text(early + "3 3:1\n" * 5 + late + "3 3:1\n" * 5)
@@ -165,8 +164,8 @@ def test_text_whose_first_column_is_said(path, tmp_path):
         assert_same_rows(found.block(0)[0], X)
 
 
-def test_indices_beyond_int32_in_some_block(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(loading, "CHUNK", 8)
+def test_indices_beyond_int32_in_some_block(path, tmp_path, tuned):
+    tuned(TEXT_CHUNK=8)
     file = tmp_path / "data.svm"
     file.write_text("1 1:1\n1 3000000000:2\n1 3:1\n")
     found = convert_svmlight(file, path, block_bytes=1)
@@ -183,8 +182,8 @@ def test_rows_without_entries(path, tmp_path):
     assert_whole(write_store(path, X, [1, 2, 3], force=True), X, np.array([1, 2, 3]), 10**9)
 
 
-def test_memory_is_bounded(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(loading, "CHUNK", 50_000)
+def test_memory_is_bounded(path, tmp_path, tuned):
+    tuned(TEXT_CHUNK=50_000)
     file = tmp_path / "data.svm"
     line = " ".join(f"{j}:0.{j}" for j in range(1, 60))
     file.write_text(f"1 {line}\n" * 10_000)
@@ -248,9 +247,9 @@ def test_what_is_no_store_is_never_replaced(path, force):
     assert names(path.parent) == [path.name]
 
 
-def test_a_failed_conversion_keeps_the_old_store(path, text, monkeypatch):
+def test_a_failed_conversion_keeps_the_old_store(path, text, monkeypatch, tuned):
     write_store(path, np.eye(3), [1, 2, 3])
-    monkeypatch.setattr(loading, "CHUNK", 500)
+    tuned(TEXT_CHUNK=500)
     calls = []
 
     def full(descriptor):
@@ -267,10 +266,10 @@ def test_a_failed_conversion_keeps_the_old_store(path, text, monkeypatch):
 
 KILLED = """
 import sys, time
+from dualsweep import _tuning
 from dualsweep.io import convert_svmlight
-from dualsweep.io.svmlight import loading
 
-loading.CHUNK = 500
+_tuning.TEXT_CHUNK = 500
 
 def watch(n):
     print(n, flush=True)

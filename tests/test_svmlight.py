@@ -19,7 +19,6 @@ from naive import nearest_float, parse_svmlight
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from dualsweep.io import load_data, load_svmlight
-from dualsweep.io.svmlight import loading, parsing
 from dualsweep.io.svmlight.decimals import (
     EXPONENTS,
     FIVES,
@@ -27,6 +26,7 @@ from dualsweep.io.svmlight.decimals import (
     MIN_POWER,
     float_bits,
 )
+from dualsweep.io.svmlight.parsing import DEFERRED
 
 FLOATS = (np.float64, np.float32)
 TINY = Decimal("1e-60")
@@ -180,9 +180,8 @@ def test_words_that_float_takes(path):
     np.testing.assert_array_equal(X.data, [float(word) for word in words])
 
 
-def test_more_hard_numbers_than_expected(path, monkeypatch):
-    monkeypatch.setattr(parsing, "DEFERRED", 2)
-    tokens = [f"0.{j:030d}" for j in range(1, 50)]
+def test_more_hard_numbers_than_expected(path):
+    tokens = [f"0.{j:030d}" for j in range(1, DEFERRED + 50)]
     X, _ = load(path, b"1 " + " ".join(f"{j}:{t}" for j, t in enumerate(tokens)).encode())
     np.testing.assert_array_equal(X.data, [float(token) for token in tokens])
 
@@ -231,10 +230,10 @@ def test_bitwise_what_scikit_learn_reads(path, dtype, zero_based):
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
 @pytest.mark.parametrize("chunk", [1, 2, 3, 7, 64])
-def test_chunks_and_threads_change_nothing(path, monkeypatch, chunk, n_jobs):
+def test_chunks_and_threads_change_nothing(path, tuned, chunk, n_jobs):
     content = TEXT * 3 + b"\n" + TEXT
     whole = load(path, content)
-    monkeypatch.setattr(loading, "CHUNK", chunk)
+    tuned(TEXT_CHUNK=chunk)
     assert_same(load_svmlight(path, n_jobs=n_jobs), whole)
 
 
@@ -276,8 +275,8 @@ def test_indices_beyond_int32(path, index):
     assert X.indices.tolist() == [4, index - 1, 6]
 
 
-def test_a_wide_index_in_some_chunk(path, monkeypatch):
-    monkeypatch.setattr(loading, "CHUNK", 8)
+def test_a_wide_index_in_some_chunk(path, tuned):
+    tuned(TEXT_CHUNK=8)
     X, _ = load(path, b"1 1:1\n1 2:1\n1 3000000000:2\n1 3:1\n", n_jobs=2)
     assert X.indices.tolist() == [0, 1, 2999999999, 2]
 
@@ -285,12 +284,12 @@ def test_a_wide_index_in_some_chunk(path, monkeypatch):
 MULTILABEL = b"3,1,2 1:1 2:2\n\n1:5\n7\nqid:3 4:1\n-0.5,1e2 qid:1 2:.1 # 1,2\n"
 
 
-def test_several_labels(path, monkeypatch):
+def test_several_labels(path, tuned):
     X, y = load(path, MULTILABEL, multilabel=True)
     assert y == [(1.0, 2.0, 3.0), (), (7.0,), (), (-0.5, 100.0)]
     assert_as_naive((X, y), MULTILABEL, one_based=True, multilabel=True)
     assert_same((X, y), load_svmlight_file(str(path), multilabel=True))
-    monkeypatch.setattr(loading, "CHUNK", 5)
+    tuned(TEXT_CHUNK=5)
     assert_same(load_svmlight(path, multilabel=True, n_jobs=2), (X, y))
 
 
@@ -308,10 +307,10 @@ def compress(request):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_compressed_text(path, monkeypatch, compress, n_jobs):
+def test_compressed_text(path, tuned, compress, n_jobs):
     content = TEXT * 50
     whole = load(path, content)
-    monkeypatch.setattr(loading, "CHUNK", 1000)
+    tuned(TEXT_CHUNK=1000)
     assert_same(load(path, compress(content), n_jobs=n_jobs), whole)
     both = compress(content[:777]) + compress(content[777:])
     assert_same(load(path, both, n_jobs=n_jobs), whole)
@@ -351,15 +350,15 @@ def test_pipes(path, load_pipe):
     assert (X.shape, X.nnz, y[-1]) == ((50_001, 3), 100_001, -1)
 
 
-def test_rows_that_grow_along_the_file(path, monkeypatch):
-    monkeypatch.setattr(loading, "CHUNK", 100)
+def test_rows_that_grow_along_the_file(path, tuned):
+    tuned(TEXT_CHUNK=100)
     lines = [f"{i} " + " ".join(f"{j}:{j}" for j in range(1, i)) for i in range(200)]
     content = "\n".join([*lines, *reversed(lines)]).encode()
     assert_as_naive(load(path, content), content, one_based=True)
 
 
-def test_watching(path, monkeypatch):
-    monkeypatch.setattr(loading, "CHUNK", 10)
+def test_watching(path, tuned):
+    tuned(TEXT_CHUNK=10)
     seen = []
     load(path, TEXT, watch=seen.append)
     assert seen == sorted(seen)
@@ -427,18 +426,19 @@ def test_malformed_text(path, content, line, column, said, dtype):
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
 @pytest.mark.parametrize("chunk", [1, 10, 1000])
-def test_the_first_bad_line_is_named(path, monkeypatch, chunk, n_jobs):
-    monkeypatch.setattr(loading, "CHUNK", chunk)
+def test_the_first_bad_line_is_named(path, tuned, chunk, n_jobs):
+    tuned(TEXT_CHUNK=chunk)
     content = b"# one\r\n" + b"1 1:1 # fine\n\n" * 40 + b"1 5:x 3:1\n1 2:y\nz"
     with pytest.raises(ValueError, match=r"line 82, column 5: 'x' is not a number"):
         load(path, content, n_jobs=n_jobs)
 
 
-def test_bad_numbers_come_before_later_bad_entries(path, monkeypatch):
-    monkeypatch.setattr(parsing, "DEFERRED", 1)
-    content = b"1 1:inf 2:nan 3:one 4\n"
-    with pytest.raises(ValueError, match=r"line 1, column 17: 'one' is not a number"):
-        load(path, content)
+@pytest.mark.parametrize("n_hard", [2, 2 * DEFERRED])
+def test_bad_numbers_come_before_later_bad_entries(path, n_hard):
+    fine = "1 " + " ".join(f"{j}:inf" for j in range(n_hard))
+    said = rf"line 1, column {len(f'{fine} 999999:') + 1}: 'one' is not a number"
+    with pytest.raises(ValueError, match=said):
+        load(path, f"{fine} 999999:one 4\n".encode())
 
 
 def test_index_0_where_1_is_the_first(path):

@@ -8,16 +8,16 @@ from typing import TypeGuard
 
 import numpy as np
 
+from .. import _tuning
 from .._typing import Array, JsonObject
 
-MAX_JSON = 64 << 20  # characters; parsed, they take up to 20 times the memory
 MAX_CHARACTER = 0x10FFFF
 
 
 def parse_object(text: str) -> JsonObject:
     """Return the JSON object that a text spells; ValueError if it is something else."""
-    if len(text) > MAX_JSON:
-        raise ValueError(f"its {len(text):,} characters are more than {MAX_JSON:,}")
+    if len(text) > _tuning.MAX_JSON:
+        raise ValueError(f"its {len(text):,} characters are more than {_tuning.MAX_JSON:,}")
     try:
         found = json.loads(text)
     except RecursionError:

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from .. import _tuning
 from ..kernels.products import PRODUCT_ERROR, add_responses, add_weighted_rows
 from ..losses import LOSSES, REGRESSION_LOSSES, Box, Loss, of_numpy
 from ..rows.blocks import Blocks
-
-PIECE = 1 << 20  # entries, and numbers per row and class, that are looked at together
 
 # Twice `PRODUCT_ERROR`: the other half is for the few operations on its results.
 ERROR = 2.0 * PRODUCT_ERROR
@@ -311,10 +310,10 @@ def _pieces(X: Any, width: int) -> Iterator[tuple[int, sp.csr_array]]:
                 yield int(X.starts[b]) + start, piece
         return
     n, start = X.shape[0], 0
-    most = max(PIECE // width, 1)
+    most = max(_tuning.PROOF_PIECE // width, 1)
     indptr = X.indptr.astype(np.int64) if sp.issparse(X) else np.arange(n + 1) * X.shape[1]
     while start < n:
-        stop = int(np.searchsorted(indptr, indptr[start] + PIECE, "right")) - 1
+        stop = int(np.searchsorted(indptr, indptr[start] + _tuning.PROOF_PIECE, "right")) - 1
         stop = min(max(stop, start + 1), start + most, n)
         if sp.issparse(X):
             part = slice(indptr[start], indptr[stop])

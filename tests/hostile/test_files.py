@@ -27,7 +27,6 @@ from dualsweep import LinearSVC, certify
 from dualsweep.cli import app
 from dualsweep.datasets import make_text_like
 from dualsweep.io import (
-    _checks,
     _files,
     convert_svmlight,
     load_data,
@@ -40,9 +39,8 @@ from dualsweep.io import (
     write_store,
 )
 from dualsweep.io.checkpoint import Checkpoint
-from dualsweep.io.store import format, reading, writing
+from dualsweep.io.store import reading
 from dualsweep.io.store.directory import new_store
-from dualsweep.io.svmlight import loading
 from dualsweep.placements.blocks.sweeps import BYTES_PER_ROW, room_for_blocks
 
 resource = pytest.importorskip("resource", reason="of limits, pipes, links and signals")
@@ -1275,9 +1273,8 @@ def test_a_header_of_a_gigabyte(folder, store):
         open_store(store.path)
 
 
-def test_a_store_of_more_blocks_than_can_be_read_is_not_written(folder, text, monkeypatch):
-    for place in (writing, format, _checks):
-        monkeypatch.setattr(place, "MAX_JSON", 2000)
+def test_a_store_of_more_blocks_than_can_be_read_is_not_written(folder, text, tuned):
+    tuned(MAX_JSON=2000)
     with pytest.raises(ValueError, match=r"120 blocks are too many for a store; raise block_bytes"):
         write_store("many", *text, block_bytes=1)
     assert names(folder) == []
@@ -1499,8 +1496,8 @@ def test_checkpoints_that_are_no_files(folder, store):
     [("9007199254740993", 3), ("-9007199254740993.0", 3), ("18014398509481985", 3), ("1e23", 3)],
 )
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_labels_that_would_become_others(folder, monkeypatch, label, line, n_jobs):
-    monkeypatch.setattr(loading, "CHUNK", 16)
+def test_labels_that_would_become_others(folder, tuned, label, line, n_jobs):
+    tuned(TEXT_CHUNK=16)
     (folder / "data.svm").write_text(f"9007199254740992 1:1\n# none\n {label} 1:2\n1 1:1\n")
     said = rf"data\.svm, line {line}, column 2: float64 does not have the label '{label}'"
     for read in (load_svmlight, load_data):

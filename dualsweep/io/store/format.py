@@ -17,8 +17,9 @@ import json
 from pathlib import Path
 from zlib import crc32
 
+from ... import _tuning
 from ..._typing import JsonObject
-from .._checks import MAX_JSON, is_count, parse_object
+from .._checks import is_count, parse_object
 from .._files import naming
 
 FORMAT = "dualsweep store"
@@ -46,8 +47,8 @@ def read_header(path: Path) -> JsonObject:
     if not file.is_file():
         raise ValueError(f"{path} is not a store: it has no {HEADER}.")
     try:
-        if file.stat().st_size > MAX_JSON:
-            raise ValueError(f"it has more than {MAX_JSON:,} bytes")
+        if file.stat().st_size > _tuning.MAX_JSON:
+            raise ValueError(f"it has more than {_tuning.MAX_JSON:,} bytes")
         with naming(file):
             header = parse_object(file.read_bytes().decode())
         crc, content = header.pop(CRC, None), canonical(header)

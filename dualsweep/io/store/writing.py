@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from ... import _tuning
 from ..._typing import Array, Given, JsonObject
-from .._checks import MAX_JSON
 from .._files import synced_file
 from .._npz import without_objects
 from ..svmlight import iter_svmlight
@@ -315,7 +315,7 @@ class BlockWriter:
             "blocks": self.blocks,
         }
         text = json.dumps(header | {CRC: crc32(canonical(header))}, indent=1)
-        if len(text) > MAX_JSON:
+        if len(text) > _tuning.MAX_JSON:
             raise ValueError(
                 f"{len(self.blocks):,} blocks are too many for a store; raise block_bytes "
                 f"({self.block_bytes:,})."

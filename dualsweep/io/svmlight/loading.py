@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from ... import _tuning
 from ..._threads import count_threads
 from ..._typing import Array
 from .parsing import Block, MalformedError, parse_chunk
@@ -23,8 +24,6 @@ ABOUT_TABLES = (
     "Files of text are read in svmlight format, label index:value index:value; for tables use "
     "Python: LinearSVC takes the frames that pandas and polars read."
 )
-
-CHUNK = 4 << 20  # bytes of text that a thread parses at a time
 
 
 def load_svmlight(
@@ -189,7 +188,7 @@ def iter_svmlight(
     spare: list[Memory] = []
     n_lines = 0
     try:
-        chunks = read_chunks(path, CHUNK, spare, watch)
+        chunks = read_chunks(path, _tuning.TEXT_CHUNK, spare, watch)
         for memory, block in _parse_ahead(parse, chunks, count_threads(n_jobs)):
             n_lines += block.n_lines
             yield block
