@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,7 +28,9 @@ from ..problems.labels import class_codes, row_costs
 from ..problems.multiclass import MulticlassProblem
 from ..problems.result import Result
 from ..rows.functions import EPS
-from .settings import Settings
+
+if TYPE_CHECKING:
+    from .settings import Settings
 
 Problem = BinaryProblem | MulticlassProblem
 

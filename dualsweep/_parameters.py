@@ -1,0 +1,247 @@
+"""What a parameter is: its default, what is allowed, and what people are told about it.
+
+A class that inherits from `Parameters` declares its parameters as a dataclass does its fields, each
+with `parameter`. It gets an ``__init__`` that takes them, a check of their values, and a docstring
+that describes them. (A dataclass itself will not do for an estimator: Dask and others take an
+instance of one for its fields, and lose what was fitted.)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from inspect import Parameter as Argument
+from inspect import Signature
+from itertools import count
+from numbers import Integral, Real
+from textwrap import fill, indent
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**how: bool) -> Callable[[type], type]:
+        """Stand-in for what type checkers know: a class whose fields are its arguments."""
+        return lambda kind: kind
+
+
+Default = TypeVar("Default")
+WIDTH = 100  # of a docstring
+
+
+class InvalidParameterError(ValueError, TypeError):
+    """A parameter has a value that is not allowed; scikit-learn's is these two errors as well."""
+
+
+def either(names: Iterable[str]) -> str:
+    """Return names as people list them: a, b or c."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of some strings; those of a registry may become more."""
+
+    names: Collection[str]
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, str) and value in self.names
+
+    def __str__(self) -> str:
+        return either(f'"{name}"' for name in self.names)
+
+    @property
+    def kind(self) -> str:
+        """The type, as docstrings have it."""
+        names = ", ".join(f'"{name}"' for name in self.names)
+        return f"{{{names}}}"
+
+
+@dataclass(frozen=True)
+class Number:
+    """A finite number, above or between some others."""
+
+    least: float = -sys.float_info.max
+    most: float = sys.float_info.max
+    above: float | None = None
+    kind = "float"
+
+    def __contains__(self, value: object) -> bool:
+        if not isinstance(value, Real):
+            return False
+        number: Any = value  # type checkers know no order of reals
+        inside = self.least <= number <= self.most
+        return inside and (self.above is None or number > self.above)
+
+    def __str__(self) -> str:
+        if self.above is not None:
+            return f"a number above {self.above:g}"
+        if self.most == sys.float_info.max:
+            return f"a number of at least {self.least:g}"
+        return f"a number between {self.least:g} and {self.most:g}"
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An integer between two others, or on one side of one."""
+
+    least: int | None = None
+    most: int | None = None
+    kind = "int"
+
+    def __contains__(self, value: object) -> bool:
+        if not isinstance(value, Integral):
+            return False
+        number = int(value)
+        low = self.least is None or number >= self.least
+        return low and (self.most is None or number <= self.most)
+
+    def __str__(self) -> str:
+        if self.most is None:
+            return f"an integer of at least {self.least}"
+        if self.least is None:
+            return f"an integer of at most {self.most}"
+        return f"an integer between {self.least} and {self.most}"
+
+
+@dataclass(frozen=True)
+class Such:
+    """A value that passes a test; `kind` is what it is called, in docstrings and errors."""
+
+    kind: str
+    test: Callable[[Any], bool]
+
+    def __contains__(self, value: object) -> bool:
+        return self.test(value)
+
+    def __str__(self) -> str:
+        return f"{'an' if self.kind[0] in 'aeiou' else 'a'} {self.kind}"
+
+
+Allowed = OneOf | Number | Whole | Such
+_place = count()
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """All that is known of a parameter; see `parameter`."""
+
+    default: Any
+    allowed: tuple[Allowed | None, ...]
+    text: str
+    identifies: bool
+    flags: tuple[str, ...]
+    help: str
+    metavar: str | None
+    place: int = field(default_factory=_place.__next__)  # in the order of all parameters
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """Return the default: what a model has that was pickled before there was the parameter."""
+        return self.default
+
+    def accepts(self, value: object) -> bool:
+        """Return whether a value is allowed."""
+        return any(value is None if it is None else value in it for it in self.allowed)
+
+    @property
+    def what(self) -> str:
+        """What is allowed, as errors say it."""
+        return either(str(it) for it in self.allowed)
+
+    def described(self, name: str) -> str:
+        """Return the parameter's entry in a docstring."""
+        kinds = dict.fromkeys(it.kind for it in self.allowed if it is not None)
+        default = f'"{self.default}"' if isinstance(self.default, str) else f"{self.default!r}"
+        text = indent(fill(self.text, WIDTH - 8, break_on_hyphens=False), "    ")
+        return f"{name} : {either(kinds)}, default={default}\n{text}"
+
+
+def parameter(
+    default: Default,
+    *allowed: Allowed | None,
+    text: str,
+    identifies: bool,
+    flags: str = "",
+    help: str = "",
+    metavar: str | None = None,
+) -> Default:
+    """Declare a parameter of a class that inherits from `Parameters`.
+
+    Parameters
+    ----------
+    default : object
+        What it is if it is not given.
+    *allowed : Allowed or None
+        What values it may have: one of these.
+    text : str
+        Its description in docstrings: what it is, and when to change it.
+    identifies : bool
+        Whether models for two of its values solve different problems, or get there by different
+        steps: then neither goes on from the other's checkpoint.
+    flags : str
+        How the command line calls it; by default as Python does.
+    help : str
+        What the command line says of it; nothing if it has no such option.
+    metavar : str, optional
+        What the command line calls its value.
+
+    Returns
+    -------
+    Parameter
+        What type checkers take for the default.
+    """
+    named: Any = Parameter(default, allowed, text, identifies, tuple(flags.split()), help, metavar)
+    return named  # type: ignore[no-any-return]
+
+
+def parameters_of(kind: type) -> dict[str, Parameter]:
+    """Return the parameters of a class by name, in the order in which they were declared."""
+    found: dict[str, Parameter] = {}
+    for base in reversed(kind.__mro__):
+        found |= {name: it for name, it in vars(base).items() if isinstance(it, Parameter)}
+    return dict(sorted(found.items(), key=lambda item: item[1].place))
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False)
+class Parameters:
+    """Something with parameters, which are keywords of its ``__init__`` and its attributes."""
+
+    def __init_subclass__(cls, **how: Any) -> None:
+        super().__init_subclass__(**how)
+        parameters = parameters_of(cls)
+        if "__init__" not in vars(cls):
+            cls.__init__ = _init(parameters)  # type: ignore[method-assign]
+        if cls.__doc__:  # with python -OO there is none
+            entries = "\n".join(it.described(name) for name, it in parameters.items())
+            cls.__doc__ = cls.__doc__.replace("{parameters}", indent(entries, "    ").lstrip())
+
+    def _validate_params(self) -> None:
+        """Raise `InvalidParameterError` if a parameter has a value that is not allowed."""
+        for name, it in parameters_of(type(self)).items():
+            value = getattr(self, name)
+            if not it.accepts(value):
+                raise InvalidParameterError(
+                    f"The {name!r} parameter of {type(self).__name__} must be {it.what}, but is "
+                    f"{value!r}."
+                )
+
+
+def _init(parameters: dict[str, Parameter]) -> Callable[..., None]:
+    """Return an ``__init__`` that takes these."""
+
+    def __init__(self: Parameters, **given: Any) -> None:  # noqa: N807
+        for name in given.keys() - parameters:
+            raise TypeError(
+                f"{type(self).__name__}.__init__() got an unexpected keyword argument {name!r}"
+            )
+        vars(self).update({name: it.default for name, it in parameters.items()} | given)
+
+    arguments = [
+        Argument(name, Argument.KEYWORD_ONLY, default=it.default) for name, it in parameters.items()
+    ]
+    own = Argument("self", Argument.POSITIONAL_OR_KEYWORD)
+    __init__.__signature__ = Signature([own, *arguments])  # type: ignore[attr-defined]
+    return __init__
