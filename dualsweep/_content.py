@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from inspect import CO_NEWLOCALS
 from types import CellType, CodeType, FunctionType, ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -23,14 +22,15 @@ _CO_HAS_DOCSTRING = 0x4000000  # from Python 3.14 on
 
 # Of each function: the digest of its own code, and the functions that it refers to. Kernels share
 # them: the 15 kernels of a first fit, 74 functions in all, take 4 ms.
-_known: dict[Any, tuple[bytes, list[Any]]] = {}
+_known: dict[FunctionType, tuple[bytes, list[FunctionType]]] = {}
 
 
-def digest(function: Any, options: Any) -> bytes:
+def digest(function: Callable[..., object], options: dict[str, object]) -> bytes:
     """Return the digest of a Python function and all functions of its package that it reaches.
 
     `options` are those it is compiled with.
     """
+    assert isinstance(function, FunctionType)
     packages = _PACKAGE, function.__module__.partition(".")[0]
     reached, waiting = {function}, [function]
     contents = [_Reader(packages).value(options).encode()]
@@ -59,10 +59,10 @@ class _Reader:
 
     def __init__(self, packages: tuple[str, str]) -> None:
         self.packages = packages
-        self.uses: list[Any] = []
+        self.uses: list[FunctionType] = []
         self._entered: set[int] = set()  # classes, which can refer to themselves
 
-    def function(self, function: Any) -> str:
+    def function(self, function: FunctionType) -> str:
         """Describe a function itself."""
         code, space = function.__code__, function.__globals__
         names = sorted(set(_names(code)))
@@ -80,7 +80,7 @@ class _Reader:
         parts.append(self.value({k: v for k, v in vars(function).items() if k != "__wrapped__"}))
         return "\n".join(parts)
 
-    def value(self, value: Any) -> str:
+    def value(self, value: object) -> str:
         """Describe what a function refers to."""
         if value is None or isinstance(value, bool | int | float | complex | str | bytes):
             return f"{type(value).__qualname__} {value!r}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 
+from ._typing import DeviceArray, Matrix
 
-def to_host(array: Any) -> Any:
+
+def to_host(array: DeviceArray) -> Matrix:
     """Return an array of any library and device as NumPy's; sparse ones of SciPy as they are."""
     if isinstance(array, np.ndarray) or sp.issparse(array) or not hasattr(array, "dtype"):
         return array

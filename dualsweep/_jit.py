@@ -10,7 +10,7 @@ import functools
 import sys
 from collections.abc import Callable
 from fractions import Fraction
-from typing import ParamSpec, TypeAlias, TypeVar
+from typing import ParamSpec, TypeVar
 
 import llvmlite
 import numba
@@ -18,20 +18,14 @@ import numpy as np
 from llvmlite import ir
 from numba import extending
 from numba.core import cgutils, types
-from numba.core.base import BaseContext
-from numba.core.typing import Signature
 
 from . import _content, _numba
 from ._clock import compiling
-from ._llvm import Array
+from ._llvm import Call, Intrinsic, coded
 from ._typing import NumbaType
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-# An intrinsic, as numba takes it: its signature, and the function that emits its LLVM code.
-Emit = Callable[[BaseContext, ir.IRBuilder, Signature, list[ir.Value]], ir.Value]
-Coded: TypeAlias = tuple[Signature, Emit]
 
 UINT64 = types.uint64
 FALSE = ir.Constant(ir.IntType(1), 0)
@@ -126,40 +120,32 @@ def _class_of(kind: NumbaType) -> type:
     return getattr(kind, "instance_class", float)  # of a named tuple
 
 
-def intrinsic(meaning: Callable[P, R]) -> Callable[[Callable[..., Coded]], Callable[P, R]]:
+def intrinsic(meaning: Callable[P, R]) -> Callable[[Callable[..., Intrinsic]], Callable[P, R]]:
     """Decorate an intrinsic, which means the same as `meaning` does in Python."""
     return (lambda function: meaning) if _OFF else extending.intrinsic
 
 
-def _coded(signature: Signature, emit: Callable[..., ir.Value]) -> Coded:
-    """Return an intrinsic that needs nothing but the values of its arguments."""
-    return signature, lambda context, builder, signature, args: emit(builder, *args)
-
-
 @intrinsic(lambda array, index: None)
-def prefetch(typingctx: NumbaType, array: NumbaType, index: NumbaType) -> Coded:
+def prefetch(typingctx: NumbaType, array: NumbaType, index: NumbaType) -> Intrinsic:
     """Ask for the cache line of ``array[index]``; a hint, never a fault."""
 
-    def codegen(
-        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: list[ir.Value]
-    ) -> ir.Value:
-        offset = context.cast(builder, args[1], index, types.intp)
-        place = Array(context, builder, array, args[0]).pointer(offset, ir.IntType(8))
+    def emit(call: Call) -> None:
+        offset = call.context.cast(call.builder, call.args[1], index, types.intp)
+        place = call.array(0).pointer(offset, ir.IntType(8))
         int32 = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [place.type, int32, int32, int32])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        function = cgutils.get_or_insert_function(call.builder.module, kind, "llvm.prefetch.p0")
         read, keep_in_all_caches, data_cache = (ir.Constant(int32, v) for v in (0, 3, 1))
-        builder.call(function, [place, read, keep_in_all_caches, data_cache])
-        return context.get_dummy_value()
+        call.builder.call(function, [place, read, keep_in_all_caches, data_cache])
 
-    return types.void(array, index), codegen
+    return coded(types.void(array, index), emit)
 
 
 @intrinsic(lambda array: array.itemsize)
-def item_size(typingctx: NumbaType, array: NumbaType) -> Coded:
+def item_size(typingctx: NumbaType, array: NumbaType) -> Intrinsic:
     """Return the bytes of an entry, as a constant of the compiled code."""
     size = ir.Constant(ir.IntType(64), array.dtype.bitwidth // 8)
-    return _coded(types.int64(array), lambda builder, array: size)
+    return coded(types.int64(array), lambda call: size)
 
 
 def _fused(a: float, b: float, c: float) -> float:
@@ -169,46 +155,44 @@ def _fused(a: float, b: float, c: float) -> float:
 
 
 @intrinsic(_fused)
-def fused(typingctx: NumbaType, a: NumbaType, b: NumbaType, c: NumbaType) -> Coded:
+def fused(typingctx: NumbaType, a: NumbaType, b: NumbaType, c: NumbaType) -> Intrinsic:
     """Return ``a * b + c`` rounded once; with ``c = -(a * b)``, what that product rounded off."""
     number = types.float64
-    return _coded(number(number, number, number), lambda builder, *args: builder.fma(*args))
+    return coded(number(number, number, number), lambda call: call.builder.fma(*call.args))
 
 
 @intrinsic(lambda a, b: np.uint64(int(a) * int(b) >> 64))
-def multiply_high(typingctx: NumbaType, a: NumbaType, b: NumbaType) -> Coded:
+def multiply_high(typingctx: NumbaType, a: NumbaType, b: NumbaType) -> Intrinsic:
     """Return the upper 64 of the 128 bits of ``a * b``, both uint64."""
 
-    def emit(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
-        wide = ir.IntType(128)
-        product = builder.mul(builder.zext(a, wide), builder.zext(b, wide))
+    def emit(call: Call) -> ir.Value:
+        builder, wide = call.builder, ir.IntType(128)
+        product = builder.mul(*(builder.zext(factor, wide) for factor in call.args))
         return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
 
-    return _coded(UINT64(UINT64, UINT64), emit)
+    return coded(UINT64(UINT64, UINT64), emit)
 
 
 @intrinsic(lambda a: np.uint64(64 - int(a).bit_length()))
-def leading_zeros(typingctx: NumbaType, a: NumbaType) -> Coded:
+def leading_zeros(typingctx: NumbaType, a: NumbaType) -> Intrinsic:
     """Count the zero bits above the highest one of a uint64; 64 if there is none."""
-    return _coded(UINT64(UINT64), lambda builder, a: builder.ctlz(a, FALSE))
+    return coded(UINT64(UINT64), lambda call: call.builder.ctlz(*call.args, FALSE))
 
 
 @intrinsic(lambda a: np.uint64((int(a) & -int(a)).bit_length() - 1 if a else 64))
-def trailing_zeros(typingctx: NumbaType, a: NumbaType) -> Coded:
+def trailing_zeros(typingctx: NumbaType, a: NumbaType) -> Intrinsic:
     """Count the zero bits below the lowest one of a uint64; 64 if there is none."""
-    return _coded(UINT64(UINT64), lambda builder, a: builder.cttz(a, FALSE))
+    return coded(UINT64(UINT64), lambda call: call.builder.cttz(*call.args, FALSE))
 
 
 @intrinsic(lambda array, index: array[index : int(index) + 8].view("<u8")[0])
-def load_word(typingctx: NumbaType, array: NumbaType, index: NumbaType) -> Coded:
+def load_word(typingctx: NumbaType, array: NumbaType, index: NumbaType) -> Intrinsic:
     """Return the 8 bytes from ``array[index]`` on as a uint64, the first lowest; unchecked."""
 
-    def codegen(
-        context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: list[ir.Value]
-    ) -> ir.Value:
+    def emit(call: Call) -> ir.Value:
         word_type = ir.IntType(64)
-        place = Array(context, builder, array, args[0]).pointer(args[1], word_type)
-        word = builder.load(place, align=1, typ=word_type)
-        return word if sys.byteorder == "little" else builder.bswap(word)
+        place = call.array(0).pointer(call.args[1], word_type)
+        word = call.builder.load(place, align=1, typ=word_type)
+        return word if sys.byteorder == "little" else call.builder.bswap(word)
 
-    return UINT64(array, UINT64), codegen
+    return coded(UINT64(array, UINT64), emit)

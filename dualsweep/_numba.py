@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 from zlib import crc32
 
 import numba
+
+from ._typing import NumbaType
 
 try:
     from numba.core.caching import IndexDataCacheFile
@@ -24,6 +26,12 @@ try:
 except ImportError:
     CPUTargetOptions = object
 
+P = ParamSpec("P")
+R = TypeVar("R")
+Made = TypeVar("Made")
+Key: TypeAlias = tuple[object, ...]  # of a compiled kernel
+Kernel: TypeAlias = Any  # numba's Dispatcher
+
 # Kernels allocate nothing, and who calls them holds their arrays: without numba's run time ("nrt")
 # views of them are not counted. A count is an atomic operation, and a visit to a row with many
 # classes made dozens: 445 ns of letter become 245.
@@ -31,11 +39,11 @@ NO_RUN_TIME = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
 
 
 def cached(
-    function: Callable[..., Any],
-    options: dict[str, Any],
-    stamp: Callable[[Any], Any],
+    function: Callable[P, R],
+    options: dict[str, object],
+    stamp: Callable[[dict[str, object]], object],
     tell: Callable[[], None],
-) -> Any:
+) -> Callable[P, R]:
     """Compile `function`, and cache on disk where some cache directory is writable.
 
     Parameters
@@ -61,7 +69,7 @@ def cached(
         return numba.njit(function, **options)
 
     @functools.wraps(load)
-    def load_or_tell(*args: Any) -> Any:
+    def load_or_tell(*args: object) -> object:
         found = _or_none(load, *args)
         if found is None:
             tell()
@@ -72,7 +80,7 @@ def cached(
     return kernel
 
 
-def _or_none(method: Callable[..., Any], *args: Any) -> Any:
+def _or_none(method: Callable[..., R], *args: object) -> R | None:
     try:
         return method(*args)
     except Exception:
@@ -90,7 +98,7 @@ class _KernelFile(IndexDataCacheFile):  # type: ignore[misc]
     found is compiled and written again.
     """
 
-    def __init__(self, kernel: Any, stamp: Callable[[], Any]) -> None:
+    def __init__(self, kernel: Kernel, stamp: Callable[[], object]) -> None:
         self._stamp = stamp
         impl = kernel._cache._impl
         name = impl.filename_base
@@ -101,54 +109,54 @@ class _KernelFile(IndexDataCacheFile):  # type: ignore[misc]
         super().__init__(cache_path=path, filename_base=name, source_stamp=None)
 
     @property
-    def _source_stamp(self) -> Any:
+    def _source_stamp(self) -> object:
         """What the index has to be stamped with; numba compares."""
         return self._stamp()
 
     @_source_stamp.setter
-    def _source_stamp(self, stamp: Any) -> None:
+    def _source_stamp(self, stamp: object) -> None:
         """Leave out numba's stamp."""
 
-    def _dump(self, content: Any) -> bytes:
+    def _dump(self, content: object) -> bytes:
         data: bytes = super()._dump(content)
         return data + crc32(data).to_bytes(4, "big")  # reading a pickle ends before it
 
-    def _load_data(self, name: str) -> Any:
+    def _load_data(self, name: str) -> object:
         data = Path(self._data_path(name)).read_bytes()
         if crc32(data[:-4]) != int.from_bytes(data[-4:], "big"):
             raise OSError(f"{name} is damaged")  # the same as if it were missing
         return pickle.loads(data)
 
-    def _load_index(self) -> Any:
+    def _load_index(self) -> dict[object, object]:
         try:
             return super()._load_index()
         except Exception:  # whatever unpickling junk can raise
             return {}
 
 
-def _with_fields(key_of: Callable[..., Any]) -> Callable[..., Any]:
+def _with_fields(key_of: Callable[..., Key]) -> Callable[..., Key]:
     """Add to a key the fields of named tuples: numba's keys know them by name."""
 
     @functools.wraps(key_of)
-    def key(sig: Any, codegen: Any) -> Any:
+    def key(sig: Iterable[NumbaType], codegen: object) -> Key:
         return (*key_of(sig, codegen), _fields(sig))
 
     return key
 
 
-def _fields(kinds: Any) -> Any:
+def _fields(kinds: Iterable[NumbaType]) -> Key:
     """Return the names of the fields in types of arguments, nested as these are."""
     return tuple(
         (getattr(kind, "fields", ()), _fields(getattr(kind, "types", ()))) for kind in kinds
     )
 
 
-def options_of(kernel: Any) -> Any:
+def options_of(kernel: object) -> dict[str, object] | None:
     """Return the options that a kernel is compiled with; None for what is no kernel."""
     return getattr(kernel, "targetoptions", None)
 
 
-def around_compiling(kernel: Any, wrap: Callable[[Any], Any]) -> Any:
+def around_compiling(kernel: Made, wrap: Callable[[Kernel], Kernel]) -> Made:
     """Let `wrap` decorate what compiles or loads a kernel; return the kernel."""
     if hasattr(kernel, "compile"):
         kernel.compile = wrap(kernel.compile)

@@ -9,17 +9,18 @@ order: its upper half is the lower one.
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from numba.extending import get_cython_function_address
 
 from ._jit import jit
+from ._typing import Array
 
 _INT, _ARRAY = ctypes.POINTER(ctypes.c_int), ctypes.c_void_p
 
 
-def _lapack(name: str, *arguments: Any) -> Any:
+def _lapack(name: str, *arguments: type) -> Callable[..., None]:
     address = get_cython_function_address("scipy.linalg.cython_lapack", name)
     return ctypes.CFUNCTYPE(None, ctypes.c_char_p, *arguments)(address)
 
@@ -29,14 +30,14 @@ _dpotrs = _lapack("dpotrs", _INT, _INT, _ARRAY, _INT, _ARRAY, _INT, _INT)
 
 
 @jit
-def add_lower(matrix: Any, scale: float, out: Any) -> None:
+def add_lower(matrix: Array, scale: float, out: Array) -> None:
     """Add ``scale * matrix`` to `out`."""
     for i in range(out.shape[0]):
         for j in range(i + 1):
             out[i, j] += scale * matrix[i, j]
 
 
-def cholesky(matrix: Any) -> bool:
+def cholesky(matrix: Array) -> bool:
     """Let the factor of a matrix take its place; return whether there is one.
 
     That is, where the matrix is positive definite. Its upper half is left as it is.
@@ -48,7 +49,7 @@ def cholesky(matrix: Any) -> bool:
     return info.value == 0
 
 
-def regular_cholesky(matrix: Any, ridge: Any = 1.0, scale: float = 1.0) -> Any:
+def regular_cholesky(matrix: Array, ridge: float | Array = 1.0, scale: float = 1.0) -> Array | None:
     """Return the factor of ``scale * matrix + ridge`` in an array of its own, or None.
 
     The ridge is a number or one for each entry of the diagonal. Where it drowns in the rounding of
@@ -64,7 +65,7 @@ def regular_cholesky(matrix: Any, ridge: Any = 1.0, scale: float = 1.0) -> Any:
     return None
 
 
-def cholesky_solve(factor: Any, right: Any) -> Any:
+def cholesky_solve(factor: Array, right: Array) -> Array:
     """Return the solution x of ``matrix x = right``, from the factor of the matrix."""
     solution = np.array(right, np.float64)
     n, one, info = ctypes.c_int(len(factor)), ctypes.c_int(1), ctypes.c_int()

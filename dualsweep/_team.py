@@ -13,15 +13,15 @@ import platform
 import weakref
 from collections.abc import Callable
 from time import sleep
-from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 
 from ._jit import intrinsic, jit, jit_inline
-from ._llvm import Array
+from ._llvm import Call, Intrinsic, coded
 from ._threads import Workers, count_cores
+from ._typing import Array, NumbaType
 
 DISMISSED, NO_PART = -1, -2  # instead of a phase
 
@@ -48,7 +48,7 @@ class Team:
         that returns a negative phase, which it returns.
     """
 
-    def __init__(self, workers: Workers, kernel: Callable[[Any, int], int]) -> None:
+    def __init__(self, workers: Workers, kernel: Callable[[Array, int], int]) -> None:
         self.workers, self.kernel = workers, kernel
         self.numbers = np.zeros(24, np.int64)
         self.called = 0
@@ -85,7 +85,7 @@ class Team:
 
 
 @jit_inline
-def next_part(team: Any, polls: int) -> tuple[int, int, int]:
+def next_part(team: Array, polls: int) -> tuple[int, int, int]:
     """Return a phase, a part of it to do, and how many parts it has.
 
     The phase is negative if there is nothing to do: DISMISSED, or NO_PART after so many polls.
@@ -107,13 +107,13 @@ def next_part(team: Any, polls: int) -> tuple[int, int, int]:
 
 
 @jit_inline
-def finish_part(team: Any) -> None:
+def finish_part(team: Array) -> None:
     """Count a part as done."""
     _add_one(team, DONE)
 
 
 @jit
-def are_done(team: Any, count: int) -> bool:
+def are_done(team: Array, count: int) -> bool:
     """Wait for a moment until so many parts are done; return whether they are."""
     for _ in range(PATIENCE):
         if _load(team, DONE) == count:
@@ -123,14 +123,14 @@ def are_done(team: Any, count: int) -> bool:
 
 
 @jit
-def open_phase(team: Any, phase: int, count: int) -> None:
+def open_phase(team: Array, phase: int, count: int) -> None:
     """Offer the parts of a phase."""
     _store(team, DONE, 0)
     _store(team, BEGUN, phase << PHASE_BITS | count << PART_BITS)
 
 
 @jit
-def end_phases(team: Any) -> None:
+def end_phases(team: Array) -> None:
     """Offer nothing more."""
     _store(team, BEGUN, ENDED)
 
@@ -139,57 +139,55 @@ INT = ir.IntType(64)
 
 
 @intrinsic(lambda array, index: array[index])
-def _load(typingctx: Any, array: Any, index: Any) -> Any:
+def _load(typingctx: NumbaType, array: NumbaType, index: NumbaType) -> Intrinsic:
     """Return ``array[index]`` as it is now, and let nothing be read before it."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = Array(context, builder, signature.args[0], args[0]).pointer(args[1])
-        return builder.load_atomic(place, ordering="acquire", align=8, typ=INT)
+    def emit(call: Call) -> ir.Value:
+        place = call.array(0).pointer(call.args[1])
+        return call.builder.load_atomic(place, ordering="acquire", align=8, typ=INT)
 
-    return types.int64(array, types.int64), codegen
+    return coded(types.int64(array, types.int64), emit)
 
 
-def _set(array: Any, index: int, value: int) -> None:
+def _set(array: Array, index: int, value: int) -> None:
     array[index] = value
 
 
 @intrinsic(_set)
-def _store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+def _store(typingctx: NumbaType, array: NumbaType, index: NumbaType, value: NumbaType) -> Intrinsic:
     """Let ``array[index]`` be a value when all that was written before it is there."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = Array(context, builder, signature.args[0], args[0]).pointer(args[1])
-        builder.store_atomic(args[2], place, ordering="release", align=8)
-        return context.get_dummy_value()
+    def emit(call: Call) -> None:
+        place = call.array(0).pointer(call.args[1])
+        call.builder.store_atomic(call.args[2], place, ordering="release", align=8)
 
-    return types.void(array, types.int64, types.int64), codegen
+    return coded(types.void(array, types.int64, types.int64), emit)
 
 
-def _increase(array: Any, index: int) -> int:
+def _increase(array: Array, index: int) -> int:
     array[index] += 1
     return int(array[index]) - 1
 
 
 @intrinsic(_increase)
-def _add_one(typingctx: Any, array: Any, index: Any) -> Any:
+def _add_one(typingctx: NumbaType, array: NumbaType, index: NumbaType) -> Intrinsic:
     """Add 1 to ``array[index]`` at once; return what it was."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = Array(context, builder, signature.args[0], args[0]).pointer(args[1])
-        return builder.atomic_rmw("add", place, ir.Constant(INT, 1), ordering="acq_rel")
+    def emit(call: Call) -> ir.Value:
+        place = call.array(0).pointer(call.args[1])
+        return call.builder.atomic_rmw("add", place, ir.Constant(INT, 1), ordering="acq_rel")
 
-    return types.int64(array, types.int64), codegen
+    return coded(types.int64(array, types.int64), emit)
 
 
 @intrinsic(lambda: None)
-def _pause(typingctx: Any) -> Any:
+def _pause(typingctx: NumbaType) -> Intrinsic:
     """Let the other thread of a core have it for a moment, where there is a word for that."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def emit(call: Call) -> None:
         if platform.machine() in ("x86_64", "AMD64"):
             kind = ir.FunctionType(ir.VoidType(), [])
             name = "llvm.x86.sse2.pause"
-            builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [])
-        return context.get_dummy_value()
+            call.builder.call(cgutils.get_or_insert_function(call.builder.module, kind, name), [])
 
-    return types.void(), codegen
+    return coded(types.void(), emit)

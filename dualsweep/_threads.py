@@ -10,7 +10,10 @@ from contextlib import contextmanager
 from functools import cache
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -82,7 +85,7 @@ class Workers:
         for _ in range(self._hire(n)):
             self._queue.put(task)
 
-    def submit(self, function: Callable[..., Made], *arguments: Any) -> Future[Made]:
+    def submit(self, function: Callable[..., Made], *arguments: object) -> Future[Made]:
         """Let one of the other threads do it; there has to be one."""
         helpers = self._hire(self.n_threads)
         assert helpers
@@ -174,37 +177,34 @@ def one_blas_thread() -> Iterator[None]:
     it: the first sets it, and the last to end restores what there was.
     """
     limit = _limit
-    limit.enter()
+    with limit.lock:
+        if limit.users == 0:
+            limit.restore = _libraries().limit(limits=1, user_api="blas").restore_original_limits
+        limit.users += 1
     try:
         yield
     finally:
-        limit.leave()
+        with limit.lock:
+            limit.users -= 1
+            if limit.users == 0:
+                limit.restore()
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Find the libraries with threads of their own, which takes a millisecond."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 class _Limit:
-    """One BLAS thread for as long as somebody wants it."""
+    """How many want one BLAS thread, and what the last of them has to call."""
+
+    restore: Callable[[], None]
 
     def __init__(self) -> None:
-        self.lock = Lock()
-        self.users = 0
-        self.libraries: Any = None  # finding them takes a millisecond
-        self.before: Any = None
-
-    def enter(self) -> None:
-        with self.lock:
-            if self.users == 0:
-                if self.libraries is None:
-                    from threadpoolctl import ThreadpoolController
-
-                    self.libraries = ThreadpoolController()
-                self.before = self.libraries.limit(limits=1, user_api="blas")
-            self.users += 1
-
-    def leave(self) -> None:
-        with self.lock:
-            self.users -= 1
-            if self.users == 0:
-                self.before.restore_original_limits()
+        self.lock, self.users = Lock(), 0
 
 
 _limit = _Limit()
@@ -213,10 +213,9 @@ _limit = _Limit()
 def _start_anew() -> None:
     """Forget, in a process that was forked, the fits of other threads: they are not in it."""
     global _limit
-    before = _limit.before if _limit.users else None
-    _limit = _Limit()
-    if before is not None:
-        before.restore_original_limits()
+    before, _limit = _limit, _Limit()
+    if before.users:
+        before.restore()
 
 
 if hasattr(os, "register_at_fork"):

@@ -50,7 +50,8 @@ def _scores_csr(rows: CSRRows, i: int, W: Array, out: Array) -> None:
     for m in range(k):
         out[m] = rows.bias * np.float64(last[m])
     if k <= LANES_CLASSES:
-        add_scores_lanes(data, indices, rows.indptr[i], rows.indptr[i + 1], W, out)
+        start, stop = rows.indptr[i], rows.indptr[i + 1]
+        add_scores_lanes(data[start:stop], indices[start:stop], W, out)
         return
     j, end = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])
     one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
@@ -138,7 +139,7 @@ def _add_few_csr(
             scratch[m] = 0.0
         for c in range(n):
             scratch[classes[c]] = step[c]
-        add_outer_lanes(data, indices, rows.indptr[i], rows.indptr[i + 1], scratch, W)
+        add_outer_lanes(data[start:end], indices[start:end], scratch, W)
         return
     for c in range(0, n - 1, 2):  # an entry is loaded once for two classes
         p, q = np.uint64(classes[c]), np.uint64(classes[c + 1])
