@@ -28,7 +28,6 @@ from dualsweep.io import (
 )
 from dualsweep.io.store import format, reading
 from dualsweep.placements.blocks import duals, sweeps
-from dualsweep.placements.blocks.duals import BinaryDuals
 from dualsweep.placements.blocks.sweeps import BlockProblem, BlockSweeper
 from dualsweep.problems import run as run_module
 from dualsweep.problems.run import PointRun, Saving
@@ -121,7 +120,7 @@ class Unread(BlockProblem):
     """A problem of 30 rows whose blocks are not looked at."""
 
     def __init__(self):
-        super().__init__(None, np.array([0, 30]), [100], BinaryDuals(21), 30.0, 1 << 20)
+        super().__init__(None, np.array([0, 30]), [100], (21,), False, 30.0, 1 << 20)
 
     def check_state(self, alphas, w):
         pass

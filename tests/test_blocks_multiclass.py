@@ -11,7 +11,7 @@ from test_outofcore import DyingStore, KilledError
 from dualsweep import LinearSVC, certify
 from dualsweep.datasets import make_text_like
 from dualsweep.io import write_store
-from dualsweep.placements.blocks.duals import MulticlassDuals
+from dualsweep.placements.blocks.duals import dual_bytes
 from dualsweep.placements.blocks.sweeps import BYTES_PER_ROW, room_for_blocks
 from dualsweep.problems.multiclass import MulticlassProblem
 
@@ -35,10 +35,10 @@ def store(tmp_path_factory, text):
 def limit(store, method, n_blocks=3):
     """Return a memory limit that leaves room for two groups of so many blocks."""
     k = 12
-    kind = MulticlassDuals(store.shape[1] + 1, k, method == "crammer_singer")
+    per_row = dual_bytes((k,), method == "crammer_singer")
     block = int((store.block_bytes + BYTES_PER_ROW * np.diff(store.starts)).max())
-    n_weights = int(np.prod(kind.weights_shape))
-    beside = -room_for_blocks(0, store.shape[0], n_weights, kind.dual_bytes)
+    n_weights = (store.shape[1] + 1) * k
+    beside = -room_for_blocks(0, store.shape[0], n_weights, per_row)
     return beside + 2 * n_blocks * block
 
 

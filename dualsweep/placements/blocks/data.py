@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import copy
 from functools import cached_property
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
 from ..._threads import Workers
-from ..._typing import Array, Sparse
+from ..._typing import Array, Given, Matrix, Sparse
 from ...losses import REGRESSION_LOSSES
 from ...problems.labels import add_counts, count_classes
 from ...rows.blocks import Blocks
@@ -44,13 +44,13 @@ class BlockSet:
         blocks: Blocks,
         y: Array | None,
         weight: Array | None,
-        checkpoint: Any,
+        checkpoint: str | Path | None,
         context: Context,
     ) -> None:
         if blocks.shape[1] == 0:
             raise ValueError("There are no features to learn from.")
         self.blocks, self.weight = blocks, weight
-        self.y: Any = y
+        self.y: Given = y
         self.times: Array | None = None  # how often each row occurs, if not once
         self.checkpoint, self.workers = checkpoint, context.workers
         self.n_blocks = len(blocks.block_bytes)
@@ -117,7 +117,7 @@ class BlockSet:
 class PartOfBlocks:
     """Some of the rows in blocks, by a mask or by increasing numbers, as blocks."""
 
-    def __init__(self, blocks: Blocks, chosen: Any) -> None:
+    def __init__(self, blocks: Blocks, chosen: Array) -> None:
         self.blocks, self.chosen = blocks, np.zeros(blocks.shape[0], bool)
         self.chosen[chosen] = True
         counts = [np.count_nonzero(self.chosen[rows]) for rows in map(self._rows, self._numbers())]
@@ -141,7 +141,7 @@ class PartOfBlocks:
         """Return the chosen labels of block b."""
         return self.blocks.read_labels(b)[self.chosen[self._rows(b)]]  # type: ignore[no-any-return]
 
-    def load(self) -> tuple[Any, Array]:
+    def load(self) -> tuple[Matrix, Array]:
         """Return all chosen rows and labels."""
         X, y = self.blocks.load()
         return X[self.chosen], y[self.chosen]

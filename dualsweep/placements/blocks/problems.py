@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..._typing import Array, Sparse
+from ..._typing import Array, JsonObject, Sparse
 from ...io.checkpoint import Checkpoint
 from ...kernels.losses import sum_losses
 from ...kernels.scaling import best_multiple
@@ -30,7 +30,6 @@ from ...training.formulations import LabelledRows, Problem, check_scale, formula
 from ...training.problems import SeparateProblems
 from ...training.settings import Settings
 from ..memory import check_finite
-from .duals import BinaryDuals, BlockDuals, MulticlassDuals
 from .sweeps import BlockProblem
 
 if TYPE_CHECKING:
@@ -59,16 +58,16 @@ class BlockProblems(SeparateProblems):
             given = settings.C, settings.class_weight, classes
             class_weight, self.class_costs = class_costs(*given, data.mass)
         super().__init__(formulation_of(settings, classes, class_weight), data.blocks.shape[0])
-        labels = sha256()
+        self._labels_seen = sha256()
         if classes is None:
-            self.primal_at_zero = self._read_targets(labels)
+            self.primal_at_zero = self._read_targets()
         else:
             self.primal_at_zero = self.formulation.primal_at_zero(self.class_costs)
         self.checkpoint: Checkpoint | None = None
         if data.checkpoint is not None:
-            self.checkpoint = Checkpoint(data.checkpoint, self._facts(labels))
+            self.checkpoint = Checkpoint(data.checkpoint, self._facts())
 
-    def _read_targets(self, labels: Any) -> float:
+    def _read_targets(self) -> float:
         """Check all targets; return the objective of w = 0."""
         primal, positive, loss = 0.0, False, self.formulation.loss
         for b in range(self.data.n_blocks):
@@ -76,23 +75,23 @@ class BlockProblems(SeparateProblems):
             used = rows.cost > 0
             primal += sum_losses(rows.labels[used], rows.cost[used], loss)
             positive = positive or bool(used.any())
-            labels.update(rows.labels.tobytes())
+            self._labels_seen.update(rows.labels.tobytes())
         check_scale(primal)
         if not positive:
             raise ValueError("Training needs rows of positive weight, but all weights are 0.")
         return primal
 
-    def _facts(self, labels: Any) -> dict[str, Any]:
+    def _facts(self) -> JsonObject:
         """Return what a checkpoint is worthless without."""
         data, settings, classes = self.data, self.settings, self.formulation.classes
         if classes is not None and data.y is not None:
             for b in range(data.n_blocks):
-                labels.update(class_codes(data.labels_of(b), classes).tobytes())
+                self._labels_seen.update(class_codes(data.labels_of(b), classes).tobytes())
         if data.weight is not None:
-            labels.update(data.weight.tobytes())
+            self._labels_seen.update(data.weight.tobytes())
         facts = {
             "data": data.blocks.fingerprint,
-            "y and sample_weight": labels.hexdigest(),
+            "y and sample_weight": self._labels_seen.hexdigest(),
             "C": float(settings.C),
             "loss": settings.loss,
             "intercept_scaling": float(settings.bias),
@@ -110,7 +109,9 @@ class BlockProblems(SeparateProblems):
             facts["multi_class"] = settings.multi_class
         return facts
 
-    def labelled(self, b: int, passes: Passes | None = None, sqnorm: Any = None) -> LabelledRows:
+    def labelled(
+        self, b: int, passes: Passes | None = None, sqnorm: Array | None = None
+    ) -> LabelledRows:
         """Return the labels and costs of block b, with its rows if they are given."""
         labels = self.formulation.encode(self.data.labels_of(b))
         cost = self.formulation.costs(labels, self.data.weight_of(b), all_rows=False)
@@ -126,24 +127,18 @@ class BlockProblems(SeparateProblems):
 
     def problem(self, p: int) -> BlockProblem:
         """Return the p-th problem."""
-        blocks, memory = self.data.blocks, self.settings.memory_limit
-        assert memory is not None
+        blocks, settings = self.data.blocks, self.settings
+        assert settings.memory_limit is not None
+        columns = (len(self.formulation.classes),) if self.formulation.together else ()
         return BlockProblem(
             partial(self.read, p),
             blocks.starts,
             blocks.block_bytes,
-            kind=self._kind(),
+            weights_shape=(blocks.shape[1] + 1, *columns),
+            slotted=self.formulation.together and settings.multi_class == "crammer_singer",
             primal_at_zero=self.primal_at_zero,
-            memory=memory,
+            memory=settings.memory_limit,
         )
-
-    def _kind(self) -> BlockDuals:
-        """Return how dual variables are kept."""
-        n_weights, formulation = self.data.blocks.shape[1] + 1, self.formulation
-        if not formulation.together:
-            return BinaryDuals(n_weights)
-        joint = self.settings.multi_class == "crammer_singer"
-        return MulticlassDuals(n_weights, len(formulation.classes), joint)
 
     def saving(self, p: int) -> Saving | None:
         """Return how the state of the p-th problem is kept, if it is."""
@@ -158,12 +153,10 @@ class BlockProblems(SeparateProblems):
 
     def start(self, p: int, duals: Sparse) -> Start:
         """Return where to start near signed dual variables of some model."""
-        starts = self.data.blocks.starts
-        parts = [
-            self.formulation.near(p, self.labelled(b), piece)
-            for b, piece in enumerate(_column_blocks(duals, starts))
-        ]
-        return Start(self._kind().joined(parts, starts))
+        alpha = self.problem(p).zero_alpha()
+        for b, piece in enumerate(_column_blocks(duals, self.data.blocks.starts)):
+            alpha[self.data.rows(b)] = self.formulation.near(p, self.labelled(b), piece)
+        return Start(alpha)
 
     def start_from(self, p: int, problem: Any, before: Any) -> Start:
         """Return where to start from the model for another C: near the best multiple of it.

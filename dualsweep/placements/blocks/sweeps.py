@@ -17,18 +17,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 
 from ..._random import random_state, shuffle
+from ..._typing import Array
 from ...kernels.certificate import N_TOTALS, squared_length
 from ...problems.binary import BinaryProblem
 from ...problems.multiclass import MulticlassProblem
 from ...problems.run import PointRun, Saving
 from ...solvers.schedules import SCHEDULES
 from ...solvers.sweeps import sweeper_of
-from .duals import BlockDuals
+from .duals import BlockDuals, SlottedBlocks, dual_bytes, packed_duals, unpacked_duals
 
 # Sweeps over a group of blocks while it is in memory. Passes to a relative gap of 1e-3 with 2, 3, 5
 # and 8 of them, on 100,000 rows of text-like data in 49 blocks and groups of 6: 23, 15, 13 and 13
@@ -49,6 +49,8 @@ BYTES_PER_ROW = 96
 # they are the sum of. In which order it is summed up makes a difference of 1e-16 times the root of
 # the number of rows.
 SAME_WEIGHTS = 1e-9
+
+NONE = np.empty(0)  # written in place of the best dual point, before there is one
 
 
 class DamagedStateError(ValueError):
@@ -75,8 +77,10 @@ class BlockProblem:
         First row of each block, and the number of rows.
     block_bytes : array of shape (n_blocks,)
         Size of the rows of each block in memory.
-    kind : BlockDuals
-        How dual variables are kept.
+    weights_shape : tuple of int
+        The features and the bias; and the classes, where there is one problem over all of them.
+    slotted : bool
+        Whether most dual variables of classes would stay 0, and are kept in slots.
     primal_at_zero : float
         Objective of w = 0.
     memory : int
@@ -87,25 +91,27 @@ class BlockProblem:
     def __init__(
         self,
         read: Callable[[int], Block],
-        starts: Any,
-        block_bytes: Any,
-        kind: BlockDuals,
+        starts: Array,
+        block_bytes: Array,
+        weights_shape: tuple[int, ...],
+        slotted: bool,
         primal_at_zero: float,
         memory: int,
     ) -> None:
-        self.read, self.starts, self.kind = read, starts, kind
+        self.read, self.starts = read, starts
         self.n_rows = int(starts[-1])
         self.candidates = range(self.n_rows)
-        self.weights_shape = kind.weights_shape
+        self.weights_shape, self.slotted = weights_shape, slotted
         self.primal_at_zero = primal_at_zero
         self.sizes = np.asarray(block_bytes) + BYTES_PER_ROW * np.diff(starts)
         n_weights, two = int(np.prod(self.weights_shape)), 2 * self.sizes.max()
-        room = room_for_blocks(memory, self.n_rows, n_weights, kind.dual_bytes)
+        per_row = dual_bytes(weights_shape[1:], slotted)
+        room = room_for_blocks(memory, self.n_rows, n_weights, per_row)
         if two > room:
             least = memory - room + two
             raise ValueError(
                 f"A memory limit of {memory:,} bytes leaves {max(room, 0):,} for blocks of rows "
-                f"beside the dual variables of {self.n_rows:,} rows ({kind.dual_bytes} bytes "
+                f"beside the dual variables of {self.n_rows:,} rows ({per_row} bytes "
                 f"each, twice) and {n_weights:,} weights, but two blocks "
                 f"take up to {two:,}. Raise the limit to at least {least:,} bytes "
                 f"(--memory-limit {-(-least // 2**20)}), or write the data in smaller blocks "
@@ -119,18 +125,20 @@ class BlockProblem:
     def check_rows(self) -> None:
         """Do nothing: blocks are checked as they are read."""
 
-    def zero_alpha(self) -> Any:
+    def zero_alpha(self) -> BlockDuals:
         """Return dual variables to start from."""
-        return self.kind.zero_alpha(self.starts)
+        if self.slotted:
+            return SlottedBlocks(self.starts, self.weights_shape[1])
+        return np.zeros((self.n_rows, *self.weights_shape[1:]))
 
-    def zero_weights(self) -> Any:
+    def zero_weights(self) -> Array:
         """Return weights to start from."""
         return np.zeros(self.weights_shape)
 
     def slack_at_zero(self) -> None:
         """Return None: slacks are not kept."""
 
-    def chunks(self, order: Any = None) -> Iterator[Chunk]:
+    def chunks(self, order: Array | None = None) -> Iterator[Chunk]:
         """Yield the blocks, in this order, in groups that fit; the next one is being read.
 
         A group is emptied when the next one is asked for.
@@ -155,37 +163,39 @@ class BlockProblem:
     def _read(self, group: list[int]) -> Chunk:
         return [(slice(self.starts[b], self.starts[b + 1]), self.read(b)) for b in group]
 
-    def fill_weights(self, members: Any, alpha: Any, w: Any, *, compensated: bool = False) -> None:
+    def fill_weights(
+        self, members: range, alpha: BlockDuals, w: Array, *, compensated: bool = False
+    ) -> None:
         """Overwrite w with the weights of `alpha`."""
         w[:] = 0.0
         for chunk in self.chunks():
             _add_weights(chunk, alpha, w, compensated)
 
-    def size(self, w: Any) -> float:
+    def size(self, w: Array) -> float:
         """Return the squared length of the weights that are penalised: all."""
         return float(squared_length(w.ravel()))
 
     def totals(
         self,
-        members: Any,
-        alpha: Any,
-        w: Any,
+        members: range,
+        alpha: BlockDuals,
+        w: Array,
         length: float,
-        slack: Any,
+        slack: None,
         *,
         compensated: bool = False,
-    ) -> Any:
+    ) -> Array:
         """Return what a certificate adds up over all rows."""
         totals = np.zeros(N_TOTALS)
         for chunk in self.chunks():
             _add_totals(chunk, alpha, w, length, compensated, totals)
         return totals
 
-    def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
+    def best_scale(self, members: range, alpha: BlockDuals, slack: None, w: Array) -> float:
         """Return 1: the slacks it would take are not kept."""
         return 1.0
 
-    def check_state(self, alphas: list[Any], w: Any) -> None:
+    def check_state(self, alphas: list[BlockDuals], w: Array) -> None:
         """Raise unless all `alphas` are feasible, and w the weights of the first.
 
         A certificate takes that for granted, and a state from a file may be anything.
@@ -204,7 +214,7 @@ class BlockProblem:
 # Functions, not loops in loops over groups: no variable is to hold a block that a group gave up.
 
 
-def _add_weights(chunk: Chunk, alpha: Any, w: Any, compensated: bool = False) -> None:
+def _add_weights(chunk: Chunk, alpha: BlockDuals, w: Array, compensated: bool = False) -> None:
     part = np.empty_like(w)
     for rows, block in chunk:
         block.fill_weights(block.candidates, alpha[rows], part, compensated=compensated)
@@ -212,7 +222,7 @@ def _add_weights(chunk: Chunk, alpha: Any, w: Any, compensated: bool = False) ->
 
 
 def _add_totals(
-    chunk: Chunk, alpha: Any, w: Any, length: float, compensated: bool, totals: Any
+    chunk: Chunk, alpha: BlockDuals, w: Array, length: float, compensated: bool, totals: Array
 ) -> None:
     for rows, block in chunk:
         used = block.candidates
@@ -220,11 +230,11 @@ def _add_totals(
         totals += block.totals(used, alpha[rows], w, length, slack, compensated=compensated)
 
 
-def _is_feasible(chunk: Chunk, alpha: Any) -> bool:
+def _is_feasible(chunk: Chunk, alpha: BlockDuals) -> bool:
     return all(block.is_feasible(alpha[rows]) for rows, block in chunk)
 
 
-def _summed(chunk: Chunk, alpha: Any) -> float:
+def _summed(chunk: Chunk, alpha: BlockDuals) -> float:
     return sum(block.summed(alpha[rows]) for rows, block in chunk)
 
 
@@ -248,7 +258,7 @@ class BlockSweeper:
     correction = 16.0
 
     def __init__(self, run: PointRun, schedule: str, seed: tuple[int, ...]) -> None:
-        self.problem: Any = run.problem
+        self.problem: BlockProblem = run.problem
         self.schedule = schedule
         self.rng = random_state(*seed)
         self.n_left = run.problem.n_rows
@@ -265,40 +275,33 @@ class BlockSweeper:
             saving.resumed(run.epoch)
         run.save = lambda: saving.write(self.state(run))
 
-    def state(self, run: PointRun) -> dict[str, Any]:
+    def state(self, run: PointRun) -> dict[str, Array]:
         """Return all that the rest of the run depends on, as arrays."""
-        packed, best = self.problem.kind.packed, run.best_alpha
+        best = run.best_alpha
         return run.snapshot() | {
-            "alpha": packed(run.alpha),
-            "best_alpha": np.empty(0) if best is None else packed(best),
+            "alpha": packed_duals(run.alpha),
+            "best_alpha": NONE if best is None else packed_duals(best),
             "rng": self.rng,
         }
 
-    def _resume(self, run: PointRun, arrays: dict[str, Any]) -> None:
+    def _resume(self, run: PointRun, arrays: dict[str, Array]) -> None:
         rng = arrays.get("rng")
         if rng is None or rng.dtype != self.rng.dtype or rng.shape != self.rng.shape:
             raise DamagedStateError("rng is missing")
-        alpha, best = (self._unpacked(name, arrays) for name in ("alpha", "best_alpha"))
+        names = ["alpha", "best_alpha"]
+        best = arrays.get("best_alpha")
+        if best is not None and best.dtype == NONE.dtype and best.shape == NONE.shape:
+            names.remove("best_alpha")
+        zero = self.problem.zero_alpha
         try:
-            run.restore(arrays, alpha, best)
+            alphas = [unpacked_duals(name, arrays.get(name), zero()) for name in names]
+            run.restore(arrays, alphas[0], alphas[1] if len(alphas) > 1 else None)
         except ValueError as error:
             raise DamagedStateError(error) from error
-        alphas = [alpha] if best is None else [alpha, best]
         self.problem.check_state(alphas, run.w)
         self.rng = rng
 
-    def _unpacked(self, name: str, arrays: dict[str, Any]) -> Any:
-        """Return dual variables; None if there is no best certificate yet."""
-        array = arrays.get(name)
-        none = array is not None and array.dtype == np.float64 and array.shape == (0,)
-        if none and name == "best_alpha":
-            return None
-        try:
-            return self.problem.kind.unpacked(array, self.problem.starts)
-        except ValueError as error:
-            raise DamagedStateError(str(error).replace("it", name, 1)) from error
-
-    def sweep(self, run: PointRun, w: Any) -> tuple[int, float]:
+    def sweep(self, run: PointRun, w: Array) -> tuple[int, float]:
         """Pass over all blocks, unless told to stop; return visits and what the dual gained."""
         order = np.arange(len(self.problem.sizes))
         shuffle(self.rng, order)
@@ -315,7 +318,7 @@ class BlockSweeper:
         self.weights_known = True
         return visits, gain
 
-    def _sweep_chunk(self, run: PointRun, chunk: Chunk, w: Any) -> tuple[int, float]:
+    def _sweep_chunk(self, run: PointRun, chunk: Chunk, w: Array) -> tuple[int, float]:
         visits, gain = 0, 0.0
         plans = [SCHEDULES[self.schedule](block.candidates, self.rng) for _, block in chunk]
         shares = [np.zeros(block.n_rows) for _, block in chunk]
