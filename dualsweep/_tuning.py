@@ -7,6 +7,48 @@ arguments: a constant is compiled into what reads it.
 
 from __future__ import annotations
 
+# Rows that a part of a pass has at least, for handing a part to a thread takes time: a row of a
+# Gram matrix takes longer, a number per row less.
+PART_ROWS, GRAM_ROWS, LIGHT_ROWS = 10_000, 1024, 30_000
+
+# Rows in a part of the Gram matrix of dense rows, at least and at most. A row takes the same time
+# in parts of 512 rows and of 2048. Each thread has a copy of its part.
+LEAST_GRAM_ROWS, MOST_GRAM_ROWS = 512, 2048
+
+# Each part of a weighted sum adds to weights of its own, which have to be zeroed and summed up. So
+# each part has at least this many entries per weight.
+ENTRIES_PER_WEIGHT = 4
+
+# Numbers in a chunk, at most: responses, or factors of a Gram matrix of many classes.
+CHUNK = 1 << 16
+
+# Entries in a chunk whose rows are used twice: for their responses, then for their sum.
+CHUNK_ENTRIES = 200_000
+
+# Products of two entries between two looks at the clock: some 0.1 s.
+PAIRS_PER_CALL = 100_000_000
+
+# Up to this many weights a Newton step builds the Hessian and factorises it; above it takes
+# conjugate gradients.
+DIRECT_WEIGHTS = 2000
+
+# Parts of a Gram matrix that threads add up inside the kernel, and rows that each has at least.
+# Where these parts would take too much memory, Gram matrices are added up by passes.
+GRAM_PARTS, PICKED_ROWS = 32, 256
+
+# Many classes: rows that a part of a Hessian product has at least; rows per weight, about, that are
+# enough to precondition with; numbers that tables may have whatever the size of X, 128 MB.
+CURVED_ROWS, SAMPLE, SMALL_TABLES = 125, 3, 1 << 24
+
+# Entries visited in a sweep between two looks at the clock and the stop flag: some 0.1 s at most.
+ENTRIES_PER_CALL = 20_000_000
+
+# Momentum is taken up after FIRST_MOMENTUM sweeps if more than WORTH_MOMENTUM are left. Sweeps to a
+# gap of 1e-3 on blogs: 395 become 211 at C = 100 (hinge), 208 become 118 (squared hinge), at C =
+# 1000 more than 1,900 become 577. Where the guess is wrong it costs: 99 instead of 87 on separable
+# rows; and with FIRST_MOMENTUM = 24, to a gap of 1e-6, 254 instead of 151.
+FIRST_MOMENTUM, WORTH_MOMENTUM = 32, 40.0
+
 # Bytes of svmlight text that a thread parses at a time.
 TEXT_CHUNK = 4 << 20
 

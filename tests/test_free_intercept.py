@@ -141,10 +141,10 @@ def test_many_features_are_swept(loss):
 
 
 @every_loss
-def test_conjugate_gradients_reach_the_same(monkeypatch, rows, loss):
+def test_conjugate_gradients_reach_the_same(tuned, rows, loss):
     X, y = labels_for(loss, rows)
     direct = model_of(loss, tol=1e-7).fit(X, y)
-    monkeypatch.setattr("dualsweep.newton.host.DIRECT_WEIGHTS", 0)
+    tuned(DIRECT_WEIGHTS=0)
     iterative = model_of(loss, tol=1e-7, solver="newton").fit(X, y)
     assert_certified(iterative, X, y)
     assert iterative.primal_objective_ == pytest.approx(direct.primal_objective_, rel=2e-7)

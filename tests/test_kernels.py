@@ -201,8 +201,8 @@ def test_certificate_equals_the_naive_one(loss, layout, bias, target, seed):
 
 @every_loss
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
-def test_certificate_totals_add_up_over_chunks_of_rows(monkeypatch, loss, chunk):
-    monkeypatch.setattr("dualsweep.rows.passes.CHUNK", chunk)
+def test_certificate_totals_add_up_over_chunks_of_rows(tuned, loss, chunk):
+    tuned(CHUNK=chunk)
     oracle, problem = setup(loss)
     alpha, rows = feasible_alpha(oracle), np.arange(N_ROWS)
     w = oracle.weights(alpha)

@@ -10,11 +10,12 @@ from sklearn.base import clone
 from test_solve import assert_honest, every_loss, same, setup
 
 from dualsweep import LinearSVC
+from dualsweep._tuning import FIRST_MOMENTUM
 from dualsweep.datasets import make_text_like
 from dualsweep.problems.run import PointRun
 from dualsweep.solvers.costs import costs_of
 from dualsweep.solvers.momentum import Momentum
-from dualsweep.solvers.policy import FIRST_MOMENTUM, TRIAL, Policy
+from dualsweep.solvers.policy import TRIAL, Policy
 from dualsweep.solvers.schedules import SCHEDULES
 from dualsweep.solvers.solve import solve
 from dualsweep.solvers.sweeps import MemorySweeper, sweeps
@@ -24,10 +25,9 @@ every_formulation = pytest.mark.parametrize("formulation", FORMULATIONS)
 
 
 @pytest.fixture
-def hurry(monkeypatch):
+def hurry(tuned):
     """Momentum from the second sweep on, however fast they are."""
-    monkeypatch.setattr("dualsweep.solvers.policy.FIRST_MOMENTUM", 2)
-    monkeypatch.setattr("dualsweep.solvers.policy.WORTH_MOMENTUM", -np.inf)
+    tuned(FIRST_MOMENTUM=2, WORTH_MOMENTUM=-np.inf)
 
 
 @pytest.fixture
@@ -143,11 +143,11 @@ def test_float32_weights_do(hurry, advance, loss):
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-def test_slow_sweeps_become_fewer(monkeypatch, loss):
+def test_slow_sweeps_become_fewer(tuned, loss):
     X, y = make_text_like(5000, 3000, mean_length=30, random_state=0)
     svc = LinearSVC(loss=loss, C=1000.0, tol=1e-6, solver="sweep", random_state=0)
     fast = clone(svc).fit(X, y)
-    monkeypatch.setattr("dualsweep.solvers.policy.FIRST_MOMENTUM", np.inf)
+    tuned(FIRST_MOMENTUM=np.inf)
     slow = clone(svc).fit(X, y)
     assert fast.n_iter_ < 0.85 * slow.n_iter_
     assert max(fast.relative_gap_, slow.relative_gap_) <= 1e-6
@@ -210,10 +210,10 @@ def test_momentum_given_up_comes_back_later():
             assert policy.wants_momentum(100) == (sweep >= wait)
 
 
-def test_schedules_of_the_papers_are_left_alone(hurry, monkeypatch):
+def test_schedules_of_the_papers_are_left_alone(hurry, tuned):
     _, problem = setup("hinge")
     options = {"solver": "sweep", "tol": 1e-6, "max_iter": 500}
     with_it = {name: solve(problem, schedule=name, **options) for name in SCHEDULES}
-    monkeypatch.setattr("dualsweep.solvers.policy.FIRST_MOMENTUM", np.inf)
+    tuned(FIRST_MOMENTUM=np.inf)
     for name, result in with_it.items():
         assert same(result, solve(problem, schedule=name, **options)) == (name != "auto")

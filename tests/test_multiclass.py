@@ -42,7 +42,6 @@ from dualsweep.kernels.newton_multiclass import (
     implied_dual_multiclass,
     slope_multiclass,
 )
-from dualsweep.newton import host, multiclass
 from dualsweep.newton.gradients import conjugate_gradients
 from dualsweep.newton.host import PlainHessian
 from dualsweep.newton.multiclass import BlockHessian
@@ -248,8 +247,8 @@ def test_certificate_equals_the_naive_one(formulation, layout, bias):
 
 @pytest.mark.parametrize("formulation", DIRECT)
 @pytest.mark.parametrize("chunk", [1, 20, 1000])
-def test_certificate_totals_add_up_over_chunks_of_rows(monkeypatch, formulation, chunk):
-    monkeypatch.setattr("dualsweep.rows.passes.CHUNK", chunk)
+def test_certificate_totals_add_up_over_chunks_of_rows(tuned, formulation, chunk):
+    tuned(CHUNK=chunk)
     oracle, problem = setup(formulation, cost=10.0 ** np.random.default_rng(3).uniform(-1, 1, 18))
     rows = np.arange(18)
     beta = random_duals(oracle, np.random.default_rng(4))
@@ -367,16 +366,24 @@ def test_a_shrunk_sweep_moves_what_is_inside_the_bounds(formulation, layout):
     np.testing.assert_allclose(W, naive_W, rtol=1e-9, atol=1e-9)
 
 
-def test_a_sweep_does_the_same_if_slots_have_to_be_widened_on_the_way(monkeypatch):
-    _, problem = setup("crammer_singer", k=6, cost=0.2)
+def zeros_with_room(problem):
+    """Dual variables that never have to be widened."""
+    alpha = problem.zero_alpha()
+    while alpha.slots.values.shape[1] < problem.n_classes:
+        alpha.widen()
+    return alpha
+
+
+def test_a_sweep_does_the_same_if_slots_have_to_be_widened_on_the_way():
+    _, problem = setup("crammer_singer", k=15, cost=0.2)
     found = []
-    for slots in (6, 1):
-        monkeypatch.setattr(duals, "FIRST_SLOTS", slots)
-        beta, W = problem.zero_alpha(), np.zeros(problem.weights_shape)
+    for beta in (zeros_with_room(problem), problem.zero_alpha()):
+        first, W = beta.slots.values.shape[1], np.zeros(problem.weights_shape)
         for _ in range(2):
             grads, gains, shares = np.full((3, 18), np.nan)
             total = problem.sweep(False, np.arange(18)[::-1], beta, W, grads, gains, shares)
-        assert beta.slots.values.shape[1] > 1
+        assert first < 15 or found == []
+        assert beta.slots.values.shape[1] == 15
         found.append([total, dense(problem, beta), W, grads, gains, shares])
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
@@ -719,21 +726,20 @@ def products(monkeypatch):
     return counts
 
 
-def use_blocks(monkeypatch, problem, blocks=True):
+def use_blocks(tuned, problem, blocks=True):
     """Let steps take conjugate gradients, preconditioned by the blocks of single classes or not."""
-    monkeypatch.setattr(host, "DIRECT_WEIGHTS", 0)
-    monkeypatch.setattr(multiclass, "DIRECT_WEIGHTS", problem.passes.n_weights if blocks else 0)
+    tuned(DIRECT_WEIGHTS=problem.passes.n_weights if blocks else 0)
 
 
 @pytest.mark.parametrize("formulation", DIRECT)
 @pytest.mark.parametrize("layout", ["csr", "dense"])
 @pytest.mark.parametrize("blocks", [False, True])
-def test_conjugate_gradients_reach_the_same(monkeypatch, products, formulation, layout, blocks):
+def test_conjugate_gradients_reach_the_same(tuned, products, formulation, layout, blocks):
     """Whether the classes' own blocks of the Hessian precondition them or not."""
     _, problem = setup(formulation, layout, cost=3.0)
     direct = solve(problem, solver="newton", tol=1e-8)
     assert not products
-    use_blocks(monkeypatch, problem, blocks)
+    use_blocks(tuned, problem, blocks)
     iterative = solve(problem, solver="newton", tol=1e-8)
     assert list(products) == [BlockHessian if blocks else PlainHessian]
     assert iterative.converged
@@ -743,17 +749,17 @@ def test_conjugate_gradients_reach_the_same(monkeypatch, products, formulation, 
 
 @pytest.mark.parametrize("formulation", DIRECT)
 @pytest.mark.parametrize("sample", [100, 1])
-def test_blocks_of_classes_precondition(monkeypatch, products, formulation, sample):
+def test_blocks_of_classes_precondition(tuned, products, formulation, sample):
     """Conjugate gradients take fewer steps with them, made of all rows or of some."""
     X, y = load_digits(return_X_y=True)
     oracle = naive.NaiveMulticlass(X, y, 0.01, formulation, 1.0)
     problem = naive.library_multiclass(X.astype(np.float32), oracle, 1.0)
-    monkeypatch.setattr(multiclass, "SAMPLE", sample)
-    use_blocks(monkeypatch, problem)
+    tuned(SAMPLE=sample)
+    use_blocks(tuned, problem)
     found = solve(problem, solver="newton", tol=1e-4, max_iter=200)
     primal, dual = oracle.primal(found.w), oracle.dual(dense(problem, found.alpha))
     assert 0.0 <= primal - dual <= 1.01e-4 * primal
-    use_blocks(monkeypatch, problem, blocks=False)
+    use_blocks(tuned, problem, blocks=False)
     solve(problem, solver="newton", tol=1e-4, max_iter=50)
     assert 0 < 5 * products[BlockHessian] < products[PlainHessian]
 
@@ -761,11 +767,11 @@ def test_blocks_of_classes_precondition(monkeypatch, products, formulation, samp
 RHO = 0.5
 
 
-def newton_system(monkeypatch, formulation, layout, n_threads=1):
+def newton_system(tuned, formulation, layout, n_threads=1):
     """Slacks of a random problem, its Hessian, and a right side that adds up to 0 over classes."""
     _, problem = setup(formulation, layout, n=60, d=11, k=4, cost=0.7)
     problem = replace(problem, passes=problem.passes.shared(Workers(n_threads)))
-    use_blocks(monkeypatch, problem)
+    use_blocks(tuned, problem)
     rng = np.random.default_rng(1)
     d, k = problem.weights_shape
     slacks = slacks_of(problem, rng.normal(size=(d, k)), problem.zero_alpha(), lambda: False)
@@ -798,11 +804,10 @@ def assert_factors_are_those_of_blocks(slacks, hessian):
 @pytest.mark.parametrize("formulation", DIRECT)
 @pytest.mark.parametrize("layout", ["csr", "dense"])
 @pytest.mark.parametrize("curved_rows", [500, 4])
-def test_a_system_is_solved_in_blocks(monkeypatch, formulation, layout, curved_rows):
+def test_a_system_is_solved_in_blocks(tuned, formulation, layout, curved_rows):
     """By conjugate gradients with the factors of its blocks, of the identity, and by NumPy."""
-    monkeypatch.setattr(multiclass, "CURVED_ROWS", curved_rows)
-    monkeypatch.setattr("dualsweep.rows.passes.ENTRIES_PER_WEIGHT", 0.1)
-    slacks, hessian, right = newton_system(monkeypatch, formulation, layout)
+    tuned(CURVED_ROWS=curved_rows, ENTRIES_PER_WEIGHT=0.1)
+    slacks, hessian, right = newton_system(tuned, formulation, layout)
     d, k = right.shape
     expected = np.linalg.solve(hessian, right.ravel()).reshape(d, k)
     assert isinstance(slacks.preconditioned(RHO), BlockHessian)
@@ -847,13 +852,12 @@ def naive_steps(hessian, factors, right, n_steps):
 
 
 @pytest.mark.parametrize("layout", ["csr", "dense"])
-def test_a_system_has_the_same_solution_with_any_threads(monkeypatch, layout):
-    monkeypatch.setattr(multiclass, "CURVED_ROWS", 3)
-    monkeypatch.setattr("dualsweep.rows.passes.ENTRIES_PER_WEIGHT", 0.1)
+def test_a_system_has_the_same_solution_with_any_threads(monkeypatch, tuned, layout):
+    tuned(CURVED_ROWS=3, ENTRIES_PER_WEIGHT=0.1)
     monkeypatch.setattr("dualsweep._team.count_cores", lambda: 5)
     solutions = []
     for n_threads in (1, 2, 5):
-        slacks, _, right = newton_system(monkeypatch, "crammer_singer", layout, n_threads)
+        slacks, _, right = newton_system(tuned, "crammer_singer", layout, n_threads)
         with slacks.passes.workers:
             slacks.preconditioned(RHO)
             solutions.append(solve_system(slacks, right, 1e-6, 200))
@@ -862,9 +866,9 @@ def test_a_system_has_the_same_solution_with_any_threads(monkeypatch, layout):
         assert end == [solutions[0][1], False]
 
 
-def test_factors_are_made_anew_when_they_have_become_too_old(monkeypatch):
+def test_factors_are_made_anew_when_they_have_become_too_old(tuned):
     """That is when a direction has taken many steps with them."""
-    slacks, hessian, _ = newton_system(monkeypatch, "crammer_singer", "csr")
+    slacks, hessian, _ = newton_system(tuned, "crammer_singer", "csr")
     slacks.preconditioned(RHO)
     slacks.factors[:] = np.eye(12)
     slacks.cg_steps = BLOCKS_WORTH - 1
@@ -877,8 +881,8 @@ def test_factors_are_made_anew_when_they_have_become_too_old(monkeypatch):
     assert slacks.cg_steps == 0
 
 
-def test_a_system_is_left_when_told_to_stop(monkeypatch):
-    slacks, _, right = newton_system(monkeypatch, "crammer_singer", "csr")
+def test_a_system_is_left_when_told_to_stop(tuned):
+    slacks, _, right = newton_system(tuned, "crammer_singer", "csr")
     slacks.preconditioned(RHO)
     polls = iter([False, False, True])
     found, *end = solve_system(slacks, right, 0.0, 200, lambda: next(polls))
@@ -886,8 +890,8 @@ def test_a_system_is_left_when_told_to_stop(monkeypatch):
     np.testing.assert_array_equal(found, solve_system(slacks, right, 0.0, 2)[0])
 
 
-def test_a_right_side_that_is_not_finite_ends_the_steps(monkeypatch):
-    slacks, _, right = newton_system(monkeypatch, "crammer_singer", "csr")
+def test_a_right_side_that_is_not_finite_ends_the_steps(tuned):
+    slacks, _, right = newton_system(tuned, "crammer_singer", "csr")
     slacks.preconditioned(RHO)
     right[1, 2] = np.nan
     found, steps, _ = solve_system(slacks, right, 0.3, 200)
@@ -903,13 +907,14 @@ def test_unscaled_features_are_no_obstacle(formulation):
     assert_certified(model, X, y)
 
 
-def test_slots_are_widened_on_the_way(monkeypatch):
-    _, problem = setup("crammer_singer", n=40, k=9, cost=0.05)
-    wide = solve(problem, tol=1e-8, max_iter=10_000)
-    monkeypatch.setattr(duals, "FIRST_SLOTS", 1)
-    assert problem.zero_alpha().slots.values.shape[1] == 1
-    narrow = solve(problem, tol=1e-8, max_iter=10_000)
-    assert narrow.alpha.slots.values.shape[1] > 1
+def test_slots_are_widened_on_the_way():
+    _, problem = setup("crammer_singer", n=40, k=15, cost=0.05)
+    wide, narrow = (
+        solve(problem, solver="sweep", tol=1e-8, max_iter=10_000, start=Start(alpha))
+        for alpha in (zeros_with_room(problem), problem.zero_alpha())
+    )
+    first = problem.zero_alpha().slots.values.shape[1]
+    assert first < narrow.alpha.slots.values.shape[1]
     np.testing.assert_array_equal(narrow.w, wide.w)
     rows, classes, values = problem.nonzero(narrow.alpha)
     again = problem.alpha_from(rows[::-1], classes[::-1], values[::-1])

@@ -95,11 +95,9 @@ def test_the_inner_problem_is_what_it_says(loss, rho):
 @pytest.mark.parametrize("loss", naive.LOWER)
 @pytest.mark.parametrize("layout", ["csr", "dense"])
 @pytest.mark.parametrize("part_rows", [10_000, 40])
-def test_inner_problems_one_after_the_other(monkeypatch, loss, layout, part_rows):
+def test_inner_problems_one_after_the_other(tuned, loss, layout, part_rows):
     """Steps, anchors, slopes and Hessians of the slacks, against NumPy."""
-    monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", part_rows)
-    monkeypatch.setattr("dualsweep.rows.passes.ENTRIES_PER_WEIGHT", 1)
-    monkeypatch.setattr("dualsweep.newton.binary.PICKED_ROWS", 5)
+    tuned(PART_ROWS=part_rows, ENTRIES_PER_WEIGHT=1, PICKED_ROWS=5)
     rng = np.random.default_rng(0)
     X, y = naive.random_data(60, 6)
     cost = rng.integers(0, 3, 60).astype(float)
@@ -170,11 +168,11 @@ def new_run(problem, **options):
 
 @pytest.mark.parametrize("loss", naive.LOWER)
 @pytest.mark.parametrize("cost", [0.01, 1.0, 1e4])
-def test_conjugate_gradients_reach_the_same(monkeypatch, loss, cost):
+def test_conjugate_gradients_reach_the_same(tuned, loss, cost):
     problem = naive.library_problem(*naive.random_data(30, 8), cost, loss, BIAS)
     direct = new_run(problem)
     newton_on_host(direct)
-    monkeypatch.setattr("dualsweep.newton.host.DIRECT_WEIGHTS", 0)
+    tuned(DIRECT_WEIGHTS=0)
     iterative = new_run(problem)
     assert HostBackend([iterative]).direct_worth == np.inf
     newton_on_host(iterative)
@@ -187,12 +185,9 @@ def test_conjugate_gradients_reach_the_same(monkeypatch, loss, cost):
 @pytest.mark.parametrize("layout", ["csr", "dense"])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("small", [True, False])
-def test_hessians_are_those_of_the_free_rows(monkeypatch, loss, layout, weighted, small):
+def test_hessians_are_those_of_the_free_rows(monkeypatch, tuned, loss, layout, weighted, small):
     """Whether summed up from scratch or from the step before, in one kernel or in a pass."""
-    monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 90)
-    monkeypatch.setattr("dualsweep.newton.binary.PICKED_ROWS", 7)
-    monkeypatch.setattr("dualsweep.newton.binary.PAIRS_PER_CALL", 200)
-    monkeypatch.setattr("dualsweep.newton.binary.GRAM_PARTS", 4 if small else SMALL_SUMS)
+    tuned(PART_ROWS=90, PICKED_ROWS=7, PAIRS_PER_CALL=200, GRAM_PARTS=4 if small else SMALL_SUMS)
     X, y = naive.random_data(200, 6)
     cost = np.random.default_rng(0).integers(0, 3, 200) if weighted else 1.0
     oracle_Z = naive.augment(X, BIAS)
@@ -387,11 +382,9 @@ def threaded(problem, n_threads):
 @pytest.mark.parametrize("loss", naive.LOWER)
 @pytest.mark.parametrize("solver", ["sweep", "newton"])
 @pytest.mark.parametrize("layout", ["csr", "dense"])
-def test_threads_do_not_change_the_result(monkeypatch, loss, solver, layout):
+def test_threads_do_not_change_the_result(monkeypatch, tuned, loss, solver, layout):
     monkeypatch.setattr("dualsweep._team.count_cores", lambda: 3)
-    monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 1)
-    monkeypatch.setattr("dualsweep.newton.binary.PICKED_ROWS", 7)
-    monkeypatch.setattr("dualsweep.newton.multiclass.LIGHT_ROWS", 1)
+    tuned(PART_ROWS=1, PICKED_ROWS=7)
     X, y = naive.random_data(301, 8)
     oracle = naive.Naive(X, y, 1.0, loss, BIAS)
     results = []
@@ -411,9 +404,8 @@ def test_threads_do_not_change_the_result(monkeypatch, loss, solver, layout):
 
 @pytest.mark.parametrize("multi_class", ["ovr", "crammer_singer", "weston_watkins"])
 @pytest.mark.parametrize("solver", ["sweep", "newton"])
-def test_a_model_does_not_depend_on_its_threads(monkeypatch, multi_class, solver):
-    monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 1)
-    monkeypatch.setattr("dualsweep.newton.multiclass.LIGHT_ROWS", 1)
+def test_a_model_does_not_depend_on_its_threads(tuned, multi_class, solver):
+    tuned(PART_ROWS=1, LIGHT_ROWS=1)
     X, y = load_iris(return_X_y=True)
     params = {"multi_class": multi_class, "solver": solver, "tol": 1e-4, "random_state": 0}
     one, *more = (LinearSVC(n_jobs=n_jobs, **params).fit(X, y) for n_jobs in (1, 2, 5))
@@ -423,9 +415,9 @@ def test_a_model_does_not_depend_on_its_threads(monkeypatch, multi_class, solver
 
 
 @pytest.mark.parametrize("loss", naive.LOWER)
-def test_newton_steps_of_several_problems_are_taken_together(monkeypatch, loss):
+def test_newton_steps_of_several_problems_are_taken_together(tuned, loss):
     """In one pass over the rows, each problem getting where it gets alone."""
-    monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 40)
+    tuned(PART_ROWS=40)
     X, y = naive.random_data(150, 6)
     labels = [np.where(np.roll(y, shift) * X[:, shift] > 0.0, 1.0, -1.0) for shift in range(5)]
     first = naive.library_problem(X, labels[0], 2.0, loss, BIAS)
@@ -474,8 +466,8 @@ def test_slacks_of_several_problems_are_those_of_each(loss, n_problems):
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-def test_models_of_dense_rows_do_not_depend_on_their_threads(monkeypatch, loss):
-    monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 100)
+def test_models_of_dense_rows_do_not_depend_on_their_threads(monkeypatch, tuned, loss):
+    tuned(PART_ROWS=100)
     together = []
 
     def counted(*runs):
@@ -501,9 +493,9 @@ def test_models_of_dense_rows_do_not_depend_on_their_threads(monkeypatch, loss):
 
 
 @pytest.mark.parametrize(("rows_per_weight", "foreseen"), [(49, False), (51, True)])
-def test_blocks_of_classes_are_for_many_rows(monkeypatch, rows_per_weight, foreseen):
+def test_blocks_of_classes_are_for_many_rows(tuned, rows_per_weight, foreseen):
     """Few rows can be separated, and then take hundreds of Newton steps."""
-    monkeypatch.setattr("dualsweep.solvers.costs.DIRECT_WEIGHTS", 10)
+    tuned(DIRECT_WEIGHTS=10)
     n = rows_per_weight * 6  # weights of five features and the bias
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(n, 5)), np.arange(n) % 3
@@ -518,21 +510,21 @@ def many_classes(n, k):
     return naive.library_multiclass(X, oracle, BIAS)
 
 
-def test_newton_steps_of_many_classes_take_no_more_memory_than_the_rows(monkeypatch):
-    monkeypatch.setattr("dualsweep.solvers.costs.DIRECT_WEIGHTS", 10)
+def test_newton_steps_of_many_classes_take_no_more_memory_than_the_rows(tuned):
+    tuned(DIRECT_WEIGHTS=31)
     assert np.isfinite(costs_of(many_classes(1600, 40)).newton)
-    monkeypatch.setattr(multiclass, "SMALL", 0)
+    tuned(SMALL_TABLES=0)
     assert np.isfinite(costs_of(many_classes(1600, 5)).newton)  # 6 * 5 <= 30
     assert not np.isfinite(costs_of(many_classes(1600, 6)).newton)
-    monkeypatch.setattr(multiclass, "SMALL", 6 * 6 * 1600)
+    tuned(SMALL_TABLES=6 * 6 * 1600)
     assert np.isfinite(costs_of(many_classes(1600, 6)).newton)
 
 
-def test_factors_of_all_classes_take_no_more_memory_than_the_rows(monkeypatch):
+def test_factors_of_all_classes_take_no_more_memory_than_the_rows(tuned):
     assert multiclass.has_blocks(many_classes(1000, 40))
-    monkeypatch.setattr(multiclass, "SMALL", 0)
+    tuned(SMALL_TABLES=0)
     assert multiclass.has_blocks(many_classes(1600, 40))  # 40 * 31**2 <= 1600 * 30
     assert not multiclass.has_blocks(many_classes(1000, 40))
     for most, small_enough in ((30, False), (31, True)):
-        monkeypatch.setattr(multiclass, "DIRECT_WEIGHTS", most)
+        tuned(DIRECT_WEIGHTS=most)
         assert multiclass.has_blocks(many_classes(1600, 40)) == small_enough

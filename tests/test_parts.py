@@ -48,22 +48,22 @@ def primal_and_dual(X, y, cost, loss, w, alpha):
 METHODS = ("sweeps", "direct steps", "conjugate gradients")
 
 
-def use(monkeypatch, method):
+def use(tuned, method):
     """Let Newton steps be of this kind; return the solver to ask for."""
     if method == "conjugate gradients":
-        monkeypatch.setattr("dualsweep.newton.host.DIRECT_WEIGHTS", 0)
+        tuned(DIRECT_WEIGHTS=0)
     return "sweep" if method == "sweeps" else "newton"
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("sizes", [(900,), (300, 300, 300), (700, 199, 1), (60,) * 15])
-def test_rounds_prove_the_optimum_of_all_rows(monkeypatch, text, loss, method, sizes):
+def test_rounds_prove_the_optimum_of_all_rows(tuned, text, loss, method, sizes):
     X, y = text
     cost = np.random.default_rng(0).uniform(0.1, 1.0, len(y))
     parts = LocalPartitions(binary_parts(X, y, cost, loss, sizes))
     problem = PartitionedProblem(parts, parts.problems[0], float(cost.sum()))
-    result = solve(problem, solver=use(monkeypatch, method), tol=1e-5, max_iter=5000)
+    result = solve(problem, solver=use(tuned, method), tol=1e-5, max_iter=5000)
     assert result.converged
     assert (result.n_newton > 0) == (method != "sweeps")
     alpha = np.concatenate([part.kept if result.alpha.kept else part.alpha for part in parts.parts])
@@ -127,7 +127,7 @@ def test_one_part_is_rounds_of_sweeps_over_all_rows(text, loss):
 
 @pytest.mark.parametrize("joint", [True, False])
 @pytest.mark.parametrize("method", METHODS)
-def test_many_classes_in_parts(monkeypatch, joint, method):
+def test_many_classes_in_parts(tuned, joint, method):
     X, y = make_text_like(
         600, 80, mean_length=10, n_classes=4, noise=0.1, dtype=np.float64, random_state=2
     )
@@ -143,7 +143,7 @@ def test_many_classes_in_parts(monkeypatch, joint, method):
     )
     whole = problem(slice(None))
     in_parts = PartitionedProblem(parts, parts.problems[0], whole.primal_at_zero)
-    found = solve(in_parts, solver=use(monkeypatch, method), tol=1e-4)
+    found = solve(in_parts, solver=use(tuned, method), tol=1e-4)
     assert (found.n_newton > 0) == (method != "sweeps")
     best = solve(whole, tol=1e-6)
     assert found.converged
@@ -155,7 +155,7 @@ def test_many_classes_in_parts(monkeypatch, joint, method):
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("method", METHODS)
-def test_a_certificate_is_right_whenever_a_part_is_lost(monkeypatch, text, method, seed):
+def test_a_certificate_is_right_whenever_a_part_is_lost(tuned, text, method, seed):
     """Before any question, also between the sum of the weights and the totals of a certificate."""
     X, y = text
     rng = np.random.default_rng(seed)
@@ -169,7 +169,7 @@ def test_a_certificate_is_right_whenever_a_part_is_lost(monkeypatch, text, metho
     parts = LocalPartitions(binary_parts(X, y, cost, loss, (300, 300, 300)), lose=lose)
     problem = PartitionedProblem(parts, parts.problems[0], float(cost.sum()))
     # Some end early, some with a proof.
-    solver = use(monkeypatch, method)
+    solver = use(tuned, method)
     result = solve(problem, solver=solver, tol=1e-3, max_iter=(2000, 15)[seed % 4 == 0])
     kept = result.alpha.kept
     pairs = zip(parts.parts, parts.problems, strict=True)

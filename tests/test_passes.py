@@ -37,17 +37,11 @@ def rounding(X):
 
 
 @pytest.fixture(params=["whole", "in parts"])
-def cuts(request, monkeypatch):
+def cuts(request, tuned):
     """As many parts and chunks as there can be, or one."""
     if request.param == "in parts":
-        monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 1)
-        monkeypatch.setattr("dualsweep.rows.passes.GRAM_ROWS", 3)
-        monkeypatch.setattr("dualsweep.rows.passes.LEAST_GRAM_ROWS", 2)
-        monkeypatch.setattr("dualsweep.rows.passes.MOST_GRAM_ROWS", 3)
-        monkeypatch.setattr("dualsweep.rows.passes.CHUNK", 20)
-        monkeypatch.setattr("dualsweep.rows.passes.CHUNK_ENTRIES", 30)
-        monkeypatch.setattr("dualsweep.rows.passes.PAIRS_PER_CALL", 200)
-        monkeypatch.setattr("dualsweep.rows.passes.ENTRIES_PER_WEIGHT", 1)
+        tuned(PART_ROWS=1, GRAM_ROWS=3, LEAST_GRAM_ROWS=2, MOST_GRAM_ROWS=3)
+        tuned(CHUNK=20, CHUNK_ENTRIES=30, PAIRS_PER_CALL=200, ENTRIES_PER_WEIGHT=1)
 
 
 def in_threads(X, compute):
@@ -174,11 +168,9 @@ def test_matrices_end_when_told_to(data, cuts):
 
 
 @pytest.mark.parametrize(("pairs", "of_gram", "of_many"), [(500, 10, 3), (100, 2, 2)])
-def test_chunks_are_as_long_as_they_may_be(monkeypatch, pairs, of_gram, of_many):
+def test_chunks_are_as_long_as_they_may_be(tuned, pairs, of_gram, of_many):
     """Rows of 7 entries: no more than 12 responses, 60 entries, and so many products at a time."""
-    monkeypatch.setattr("dualsweep.rows.passes.CHUNK", 12)
-    monkeypatch.setattr("dualsweep.rows.passes.CHUNK_ENTRIES", 60)
-    monkeypatch.setattr("dualsweep.rows.passes.PAIRS_PER_CALL", pairs)
+    tuned(CHUNK=12, CHUNK_ENTRIES=60, PAIRS_PER_CALL=pairs)
     X = sp.csr_array(np.ones((N_ROWS, N_FEATURES)))
     passes = Passes(as_rows(X, BIAS), Workers())
     lengths = []
@@ -210,10 +202,9 @@ def test_chunks_are_as_long_as_they_may_be(monkeypatch, pairs, of_gram, of_many)
     ("shape", "entries_per_weight", "expected"),
     [("binary", 12, [11, 12, 12, 12]), ("many", 4, [15, 16, 16]), ("many", 12, [47])],
 )
-def test_sums_have_as_many_parts_as_pay(monkeypatch, shape, entries_per_weight, expected):
+def test_sums_have_as_many_parts_as_pay(tuned, shape, entries_per_weight, expected):
     """All rows have 366 entries, for 7 weights or for 28."""
-    monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 10)
-    monkeypatch.setattr("dualsweep.rows.passes.ENTRIES_PER_WEIGHT", entries_per_weight)
+    tuned(PART_ROWS=10, ENTRIES_PER_WEIGHT=entries_per_weight)
     passes = Passes(as_rows(naive.random_data(N_ROWS, N_FEATURES)[0], BIAS), Workers())
     lengths = []
 

@@ -230,11 +230,11 @@ def test_newton_takes_over_along_the_path():
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-def test_where_newton_was_needed_before_it_starts(monkeypatch, loss):
-    for name in ("AT_ONCE", "AT_ONCE_SWEEPS", "AT_ONCE_STIFF"):  # sweeps first, also if tiny
-        monkeypatch.setattr(f"dualsweep.solvers.costs.{name}", 0.0)
-    monkeypatch.setattr("dualsweep.solvers.policy.SWEEPS_AGAIN", np.inf)
-    first, second, _ = binary_problems(loss, 2.0)
+def test_where_newton_was_needed_before_it_starts(loss):
+    X, y = naive.random_data(100, 300)  # so many features that sweeps come first
+    cost = np.random.default_rng(1).uniform(0.1, 2.0, len(y))
+    first = naive.library_problem(X, y, cost, loss, 1.0)
+    second = first.with_costs(2.0 * cost)
     swept, newton = (
         solve(first, solver=solver, tol=1e-6, max_iter=5000) for solver in ("sweep", "newton")
     )

@@ -253,9 +253,9 @@ def test_watch_ends_early(loss, solver):
 
 @every_schedule
 @pytest.mark.parametrize("how", ["stop", "max_time"])
-def test_a_run_can_end_inside_a_sweep(schedule, how, monkeypatch):
+def test_a_run_can_end_inside_a_sweep(schedule, how, tuned):
     oracle, problem = setup("hinge")
-    monkeypatch.setattr("dualsweep.solvers.sweeps.ENTRIES_PER_CALL", 50)
+    tuned(ENTRIES_PER_CALL=50)
     answers = iter([False, True])
     options = {"stop": {"stop": lambda: next(answers)}, "max_time": {"max_time": 1e-9}}[how]
     result = solve(problem, **SWEEPS, schedule=schedule, **options, **FOR_EVER)
@@ -276,10 +276,10 @@ def test_stop_is_asked_until_it_says_so(loss, solver):
     assert_honest(result, oracle, 1e-300)
 
 
-def test_cutting_sweeps_changes_nothing(monkeypatch):
+def test_cutting_sweeps_changes_nothing(tuned):
     problem = setup("squared_hinge")[1]
     whole = solve(problem, **SWEEPS, tol=1e-6)
-    monkeypatch.setattr("dualsweep.solvers.sweeps.ENTRIES_PER_CALL", 1)
+    tuned(ENTRIES_PER_CALL=1)
     assert same(whole, solve(problem, **SWEEPS, tol=1e-6))
 
 

@@ -298,8 +298,8 @@ def test_warm_start(problem, loss):
 
 
 @every_loss
-def test_threads_do_not_change_the_model(monkeypatch, problem, loss):
-    monkeypatch.setattr("dualsweep.rows.passes.PART_ROWS", 1)
+def test_threads_do_not_change_the_model(tuned, problem, loss):
+    tuned(PART_ROWS=1)
     X, y = problem
     models = [
         LinearSVR(loss=loss, epsilon=0.2, tol=1e-8, n_jobs=n_jobs, random_state=0).fit(X, y)

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from .. import _tuning
 from .._symmetric import add_lower
 from .._team import Team
 from .._typing import Array
@@ -27,13 +28,9 @@ from ..kernels.newton_binary import (
     slope,
 )
 from ..problems.binary import BinaryProblem
-from ..rows.passes import PAIRS_PER_CALL, SMALL_SUMS
+from ..rows.passes import SMALL_SUMS
 from .slacks import MemoryProblem, MemorySlacks, part_of, slacks_of
 from .tuning import DIRECT
-
-# Parts of a Gram matrix that threads add up inside the kernel, and rows that each has at least.
-# Where these parts would take too much memory, Gram matrices are added up by passes.
-GRAM_PARTS, PICKED_ROWS = 32, 256
 
 # Pad to two cache lines, to avoid false sharing.
 PADDING = 16
@@ -153,8 +150,8 @@ class BinarySlacks(MemorySlacks):
 
     def _add_picked(self, phases: Phases, n_picked: int, gram: Array) -> bool:
         """Add picked rows to the Gram matrix inside the kernel; return False if told to stop."""
-        count = max(min(len(phases.halves), n_picked // PICKED_ROWS), 1)
-        at_once = max(int(count * PAIRS_PER_CALL / self.passes.per_row**2), 1)
+        count = max(min(len(phases.halves), n_picked // _tuning.PICKED_ROWS), 1)
+        at_once = max(int(count * _tuning.PAIRS_PER_CALL / self.passes.per_row**2), 1)
         for first in range(0, max(n_picked, 1), at_once):
             phases.span[:] = first, min(first + at_once, n_picked)
             self._do(GRAM, count, {})
@@ -194,7 +191,8 @@ class BinarySlacks(MemorySlacks):
     def _new_phases(self) -> Phases:
         n, d = len(self.members), self.passes.n_weights
         by_passes = self.passes.gram_by_products
-        halves = 0 if by_passes or GRAM_PARTS * d**2 > SMALL_SUMS else GRAM_PARTS
+        parts = _tuning.GRAM_PARTS
+        halves = 0 if by_passes or parts * d**2 > SMALL_SUMS else parts
         return Phases(
             rows=self.passes.rows,
             members=self.members,

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from .. import _tuning
 from .._symmetric import cholesky_solve, regular_cholesky
 from .._threads import Workers
 from .._typing import Array
@@ -18,7 +19,7 @@ from .backend import Backend, Hessian, Made, Measured
 from .binary import BinarySlacks
 from .core import newton
 from .slacks import Slacks, slacks_of
-from .tuning import DIRECT_WEIGHTS, Tuning
+from .tuning import Tuning
 
 
 class HostBackend(Backend):
@@ -37,7 +38,7 @@ class HostBackend(Backend):
 
     @property
     def direct_worth(self) -> float:
-        return 0.0 if self.n_weights <= DIRECT_WEIGHTS else inf
+        return 0.0 if self.n_weights <= _tuning.DIRECT_WEIGHTS else inf
 
     @property
     def n_problems(self) -> int:
@@ -189,7 +190,7 @@ def shares_passes(passes: Passes) -> bool:
 
     Dense rows respond to the weights of ten classes in three times the time for one.
     """
-    return passes.gram_by_products and passes.n_weights <= DIRECT_WEIGHTS
+    return passes.gram_by_products and passes.n_weights <= _tuning.DIRECT_WEIGHTS
 
 
 def measure_together(

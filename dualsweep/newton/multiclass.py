@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from .. import _tuning
 from .._symmetric import add_lower, regular_cholesky
 from .._team import Team
 from .._typing import Array
@@ -21,19 +22,11 @@ from ..kernels.newton_multiclass import (
     slope_multiclass,
 )
 from ..problems.multiclass import MulticlassProblem
-from ..rows.passes import LIGHT_ROWS
 from .backend import Hessian
 from .slacks import MemorySlacks, part_of, slacks_of
-from .tuning import BLOCKS, BLOCKS_WORTH, DIRECT_WEIGHTS, MULTICLASS
+from .tuning import BLOCKS, BLOCKS_WORTH, MULTICLASS
 
-# Tables of rows and classes that Newton steps have, and numbers that do not matter, 128 MB.
-TABLES, SMALL = 6, 1 << 24
-
-# Rows per weight, about, that are enough to precondition with.
-SAMPLE = 3
-
-# Rows that a part of a Hessian product has at least.
-CURVED_ROWS = 125
+TABLES = 6  # of rows and classes, that Newton steps have
 
 
 def has_blocks(problem: MulticlassProblem) -> bool:
@@ -42,14 +35,14 @@ def has_blocks(problem: MulticlassProblem) -> bool:
     All factors together are to take no more memory than X does.
     """
     d = problem.passes.n_weights
-    few = problem.n_classes * d**2 <= max(problem.passes.n_stored, SMALL)
-    return d <= DIRECT_WEIGHTS and few
+    few = problem.n_classes * d**2 <= max(problem.passes.n_stored, _tuning.SMALL_TABLES)
+    return d <= _tuning.DIRECT_WEIGHTS and few
 
 
 def has_room(problem: MulticlassProblem) -> bool:
     """Return whether slacks and dual variables of all rows and classes take at most X's memory."""
     numbers = TABLES * problem.n_rows * problem.n_classes
-    return numbers <= max(problem.passes.n_stored, SMALL)
+    return numbers <= max(problem.passes.n_stored, _tuning.SMALL_TABLES)
 
 
 class MulticlassSlacks(MemorySlacks):
@@ -65,13 +58,13 @@ class MulticlassSlacks(MemorySlacks):
         self.joint, self.n_classes = problem.joint, problem.n_classes
         self.y = part_of(problem.y, problem.candidates)
         super().__init__(problem, w, alpha, stop)
-        self.light = max(LIGHT_ROWS // self.n_classes, 1)
+        self.light = max(_tuning.LIGHT_ROWS // self.n_classes, 1)
         self.u = np.empty_like(self.slack)  # what b is the projection of
         self.free = np.empty(self.slack.shape, bool)  # which dual variables move with their slacks
         self.bound = np.empty(len(self.y), bool)  # whether their sum does not
         # The rows with free dual variables, once they are known.
         self.curved: tuple[Array, Array, Array, Array] | None = None
-        self.in_blocks = w.size > DIRECT_WEIGHTS and has_blocks(problem)
+        self.in_blocks = w.size > _tuning.DIRECT_WEIGHTS and has_blocks(problem)
         self.tuning = BLOCKS if self.in_blocks else MULTICLASS
         self.factors: Array | None = None  # of the Hessian's blocks of single classes
         self.cg_steps = 0  # that the latest direction took with them
@@ -191,7 +184,7 @@ class MulticlassSlacks(MemorySlacks):
             )
 
         out: Array = self.problem.zero_weights()
-        self.passes.add_parts(add, len(members), out, CURVED_ROWS)
+        self.passes.add_parts(add, len(members), out, _tuning.CURVED_ROWS)
         return out
 
     def preconditioned(self, rho: float) -> Hessian | None:
@@ -216,7 +209,7 @@ class MulticlassSlacks(MemorySlacks):
 
         def factorise(m: int) -> None:
             own = np.flatnonzero(diagonal[:, m])
-            every = max(len(own) // (SAMPLE * d), 1)
+            every = max(len(own) // (_tuning.SAMPLE * d), 1)
             own = own[::every]
             members, scale = self.members[rows[own]], every * diagonal[own, m]
             for exact in (False, True):
@@ -242,7 +235,7 @@ class BlockHessian(Hessian):
         passes, k, factors = slacks.passes, slacks.n_classes, slacks.factors
         assert factors is not None
         d = passes.n_weights
-        parts = passes.parts_to_add(len(rows), d * k, CURVED_ROWS)
+        parts = passes.parts_to_add(len(rows), d * k, _tuning.CURVED_ROWS)
         n, flat = len(parts), np.empty((len(parts), d * k))
         by_class = flat.reshape(n, k, d).transpose(0, 2, 1)
         direction, product, residual, solved = np.zeros((4, k, d))

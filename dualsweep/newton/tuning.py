@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-# Up to this many weights a Newton step builds the Hessian and factorises it; above it takes
-# conjugate gradients.
-DIRECT_WEIGHTS = 2000
-
 
 @dataclass(frozen=True)
 class Tuning:

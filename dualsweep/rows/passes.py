@@ -15,6 +15,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
+from .. import _tuning
 from .._jit import jit
 from .._symmetric import add_lower
 from .._threads import Workers
@@ -27,33 +28,15 @@ from .many_classes import add_outer_many, row_add_few, row_scores, whole_gram
 Part = TypeVar("Part")
 Made = TypeVar("Made")
 
-# A pass has at most PARTS parts, each of at least PART_ROWS rows or PART_ENTRIES entries: handing a
-# part to a thread takes time. A row of a Gram matrix takes longer, a number per row less.
-PARTS, PART_ROWS, PART_ENTRIES, GRAM_ROWS, LIGHT_ROWS = 16, 10_000, 1_000_000, 1024, 30_000
+# A pass has at most PARTS parts, each of at least `_tuning.PART_ROWS` rows or PART_ENTRIES entries.
+PARTS, PART_ENTRIES = 16, 1_000_000
 
 # Inside a kernel, threads take a part in no time: parts are smaller by this factor, and a late
 # thread holds up the others less.
 FINER = 4
 
-# Each part of a weighted sum adds to weights of its own, which have to be zeroed and summed up. So
-# each part has at least this many entries per weight.
-ENTRIES_PER_WEIGHT = 4
-
 # Up to this many weights, 8 MB, the sums of all parts are kept until the end.
 SMALL_SUMS = 1 << 20
-
-# Numbers in a chunk, at most: responses, or factors of a Gram matrix of many classes.
-CHUNK = 1 << 16
-
-# Entries in a chunk whose rows are used twice: for their responses, then for their sum.
-CHUNK_ENTRIES = 200_000
-
-# Products of two entries between two looks at the clock: some 0.1 s.
-PAIRS_PER_CALL = 100_000_000
-
-# Rows in a part of the Gram matrix of dense rows, at least and at most. A row takes the same time
-# in parts of 512 rows and of 2048. Each thread has a copy of its part.
-LEAST_GRAM_ROWS, MOST_GRAM_ROWS = 512, 2048
 
 
 def passes_over(rows: Rows, workers: Workers) -> Passes:
@@ -185,7 +168,7 @@ class Passes:
 
         def part(part: slice) -> Array:
             totals = np.zeros(n_totals)
-            for chunk in chunks(part, CHUNK / max(W.shape[1:], default=1)):
+            for chunk in chunks(part, _tuning.CHUNK / max(W.shape[1:], default=1)):
                 out = np.empty((chunk.stop - chunk.start, *W.shape[1:]))
                 _respond(from_rows, members[chunk], W, out)
                 look(chunk, out, totals)
@@ -198,7 +181,7 @@ class Passes:
         n_classes = max(out.shape[1:], default=1)
 
         def part(part: slice, W: Array) -> None:
-            for chunk in chunks(part, CHUNK / n_classes):
+            for chunk in chunks(part, _tuning.CHUNK / n_classes):
                 _add(self.rows, members[chunk], coef(chunk), W)
 
         self.add_parts(part, len(members), out)
@@ -210,7 +193,7 @@ class Passes:
         """
         W = out if out.ndim == 2 else out[:, None]
         low = np.zeros_like(W)
-        for chunk in chunks(slice(0, len(members)), CHUNK / W.shape[1]):
+        for chunk in chunks(slice(0, len(members)), _tuning.CHUNK / W.shape[1]):
             add_compensated(self.rows, members[chunk], coef(chunk), W, low)
         W += low
 
@@ -219,7 +202,7 @@ class Passes:
     ) -> None:
         """Add ``sum_i change(x_i.V) x_i``; `change` turns responses into coefficients."""
         V, n_classes = np.asarray(V, order=self.order), max(V.shape[1:], default=1)
-        length = min(CHUNK / n_classes, CHUNK_ENTRIES / self.per_row)
+        length = min(_tuning.CHUNK / n_classes, _tuning.CHUNK_ENTRIES / self.per_row)
 
         def part(part: slice, W: Array) -> None:
             for chunk in chunks(part, length):
@@ -259,16 +242,17 @@ class Passes:
     def parts_to_add(self, n: int, n_weights: int, part_rows: int | None = None) -> list[slice]:
         """Cut n members into parts that add to weights of their own."""
         per_weight = self.n_stored / max(n_weights, 1)
-        return self._parts(n, max(min(PARTS, int(per_weight / ENTRIES_PER_WEIGHT)), 1), part_rows)
+        most = int(per_weight / _tuning.ENTRIES_PER_WEIGHT)
+        return self._parts(n, max(min(PARTS, most), 1), part_rows)
 
     def count_fine_parts(self, n: int) -> tuple[int, int]:
         """Return into how many parts threads inside a kernel divide n members.
 
         And into how many where each adds to weights of its own, all of them in memory at once.
         """
-        least = min(PART_ROWS, PART_ENTRIES / self.per_row) / FINER
+        least = min(_tuning.PART_ROWS, PART_ENTRIES / self.per_row) / FINER
         parts = max(min(FINER * PARTS, int(n / least)), 1)
-        per_weight = self.n_stored / self.n_weights / ENTRIES_PER_WEIGHT
+        per_weight = self.n_stored / self.n_weights / _tuning.ENTRIES_PER_WEIGHT
         return parts, max(min(parts, int(per_weight), SMALL_SUMS // self.n_weights), 1)
 
     def add_gram(
@@ -286,13 +270,13 @@ class Passes:
 
         def part(part: slice) -> Array:
             half = np.zeros((self.n_weights, self.n_weights))
-            for chunk in chunks(part, PAIRS_PER_CALL / self.per_row**2):
+            for chunk in chunks(part, _tuning.PAIRS_PER_CALL / self.per_row**2):
                 _add_outer(self.rows, members[chunk], scale[chunk], half)
                 if stop():
                     break
             return half
 
-        half = self.sum(part, len(members), self.gram_parts(), GRAM_ROWS)
+        half = self.sum(part, len(members), self.gram_parts(), _tuning.GRAM_ROWS)
         add_lower(half + half.T, 1.0, out)
         return not stop()
 
@@ -318,18 +302,18 @@ class Passes:
         def part(part: slice) -> Array:
             blocks = np.zeros((k, k, d, d))
             values, places = np.empty(d), np.empty(d, np.int64)
-            for chunk in chunks(part, min(CHUNK / k**2, PAIRS_PER_CALL / pairs)):
+            for chunk in chunks(part, min(_tuning.CHUNK / k**2, _tuning.PAIRS_PER_CALL / pairs)):
                 add_outer_many(self.rows, members[chunk], *factors(chunk), blocks, values, places)
                 if stop():
                     break
             return blocks
 
-        blocks = self.sum(part, len(members), self.gram_parts(k), GRAM_ROWS)
+        blocks = self.sum(part, len(members), self.gram_parts(k), _tuning.GRAM_ROWS)
         return None if stop() else whole_gram(blocks)
 
     def _parts(self, n: int, most: int, part_rows: int | None) -> list[slice]:
         """Cut n members into parts, whatever the number of threads."""
-        least = part_rows or min(PART_ROWS, PART_ENTRIES / self.per_row)
+        least = part_rows or min(_tuning.PART_ROWS, PART_ENTRIES / self.per_row)
         count = max(min(most, int(n / least)), 1)
         bounds = [n * part // count for part in range(count + 1)]
         return [slice(*pair) for pair in pairwise(bounds)]
@@ -367,8 +351,8 @@ class DensePasses(Passes):
         parts: list[tuple[float, Array]] = []
         for sign in (1.0, -1.0):
             some = np.flatnonzero(sign * scale > 0.0)
-            most = max(self.gram_parts(), -(-len(some) // MOST_GRAM_ROWS))
-            cut = self._parts(len(some), most, LEAST_GRAM_ROWS) if len(some) else []
+            most = max(self.gram_parts(), -(-len(some) // _tuning.MOST_GRAM_ROWS))
+            cut = self._parts(len(some), most, _tuning.LEAST_GRAM_ROWS) if len(some) else []
             parts.extend((sign, some[part]) for part in cut)
 
         def multiply(part: tuple[float, Array]) -> tuple[float, Array | None]:

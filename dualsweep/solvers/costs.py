@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..newton.multiclass import SAMPLE, has_blocks, has_room
-from ..newton.tuning import DIRECT_WEIGHTS
+from .. import _tuning
+from ..newton.multiclass import has_blocks, has_room
 from ..problems.binary import BinaryProblem
 from ..problems.multiclass import MulticlassProblem
 
@@ -67,7 +67,7 @@ def _(problem: BinaryProblem) -> Costs:
     pairs = free * passes.pair_time * _pairs(problem)
     step = passes.newton_time * passes.n_stored + pairs + _factorisation(d) + 40 * n + 30_000
     stiffness = _stiffness(problem) / (1.0 if problem.smooth else problem.scale)
-    newton = steps * step if d <= DIRECT_WEIGHTS else inf
+    newton = steps * step if d <= _tuning.DIRECT_WEIGHTS else inf
     return _in_memory(problem, newton, sweep, stiffness, VERY_STIFF)
 
 
@@ -77,10 +77,10 @@ def _(problem: MulticlassProblem) -> Costs:
     sweep = passes.class_time * k * passes.n_stored + SWEEP_BLOCK * n + SWEEP_CALL
     d = prod(problem.weights_shape)
     newton = inf
-    if has_room(problem) and d > DIRECT_WEIGHTS and has_blocks(problem):
+    if has_room(problem) and d > _tuning.DIRECT_WEIGHTS and has_blocks(problem):
         if n >= BLOCKS_ROWS_PER_WEIGHT * passes.n_weights:
             newton = _blocks_cost(problem)
-    elif has_room(problem) and d <= DIRECT_WEIGHTS:
+    elif has_room(problem) and d <= _tuning.DIRECT_WEIGHTS:
         steps = 40 if problem.joint else 20  # as for letter
         # As many pairs of classes as there are classes, the free ones of a row being few.
         pairs = 0.4 * k * _pairs(problem)
@@ -122,7 +122,7 @@ def _blocks_cost(problem: MulticlassProblem) -> float:
     """
     passes, classes = problem.passes, problem.n_classes
     d = passes.n_weights
-    pairs = 0.5 * SAMPLE * d * passes.per_row**2 * passes.pair_time
+    pairs = 0.5 * _tuning.SAMPLE * d * passes.per_row**2 * passes.pair_time
     blocks = classes * (pairs + _factorisation(d))
     step = 0.4 * passes.n_stored * classes + blocks / 2 + 20 * problem.n_rows * classes
     return 0.5 * 45 * step

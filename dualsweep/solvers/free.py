@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from .. import _tuning
 from .._clock import clock
-from ..newton.tuning import DIRECT_WEIGHTS
 from ..problems.free import FreeProblem
 from ..problems.result import Progress, Result
 from ..problems.run import PointRun
@@ -33,7 +33,7 @@ def _(
     run = PointRun(problem, alpha=start.alpha, known=start.known, **limits)
     if not run.alpha.any():
         run.check()  # with the best intercept, and no weights
-    few = run.w.size <= DIRECT_WEIGHTS
+    few = run.w.size <= _tuning.DIRECT_WEIGHTS
     first = solver == "newton" or (solver == "auto" and few)
 
     def finish() -> Result:

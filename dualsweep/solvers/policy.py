@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .. import _tuning
 from ..problems.result import Result
 from .costs import Costs
 
@@ -21,17 +22,10 @@ SOLVERS = {
 # 1000, this saves two fifths of the time to a relative gap of 1e-5.
 SWEEPS_AGAIN = 0.5
 
-# Momentum is taken up after FIRST_MOMENTUM sweeps if more than WORTH_MOMENTUM are left, with the
-# larger scale if there are FAR more. It lets go when the gap of w and alpha is ENOUGH times tol: a
-# few sweeps without then make it that of alpha and its weights. Where these are slow again, it
-# comes back for longer, and at last no more. The LAST_SWEEPS before max_iter are without, too: what
-# counts in the end are alpha and its weights.
-#
-# Sweeps to a gap of 1e-3 on blogs: 395 become 211 at C = 100 (hinge), 208 become 118 (squared
-# hinge), at C = 1000 more than 1,900 become 577. Where the guess is wrong it costs: 99 instead of
-# 87 on separable rows; and with FIRST_MOMENTUM = 24, to a gap of 1e-6, 254 instead of 151.
-FIRST_MOMENTUM = 32
-WORTH_MOMENTUM = 40.0
+# Momentum has the larger scale if more than FAR sweeps are left. It lets go when the gap of w and
+# alpha is ENOUGH times tol: a few sweeps without then make it that of alpha and its weights. Where
+# these are slow again, it comes back for longer, and at last no more. The LAST_SWEEPS before
+# max_iter are without, too: what counts in the end are alpha and its weights.
 SCALE, SCALE_FAR, FAR = 4.0, 8.0, 800.0
 ENOUGH = (10.0, 3.0, 1.0, 0.3, 0.1, np.inf)
 LAST_SWEEPS = 16
@@ -75,7 +69,7 @@ class Policy:
         self.all_gaps: list[float] = []  # after each sweep
         self.gaps: list[float] = []  # after each sweep since momentum was last let go
         self.times = 0  # that momentum was taken up
-        self.plain = FIRST_MOMENTUM  # sweeps that come before momentum
+        self.plain = _tuning.FIRST_MOMENTUM  # sweeps that come before momentum
         self.rate = 0.0  # at which the logarithm of the gap fell in a sweep without it
         self.first = 0  # of `gaps` that is with it
         self.newton_allowed = solver == "newton" or (solver == "auto" and costs.newton < np.inf)
@@ -105,7 +99,7 @@ class Policy:
             and len(self.gaps) >= self.plain
             and not self.nears_end(epoch)
             and self.gaps[-1] > self.enough
-            and sweeps_left(self.gaps, self.tol) > WORTH_MOMENTUM
+            and sweeps_left(self.gaps, self.tol) > _tuning.WORTH_MOMENTUM
         )
 
     @property

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from .. import _tuning
 from .._random import random_state
 from ..kernels.certificate import relative
 from ..problems.binary import BinaryProblem
@@ -31,9 +32,6 @@ FLOAT32_TOL = 1e-4
 # Where the gap is still more than this part of what it was a certificate ago, float32 may be what
 # keeps it from closing, and sweeps go on in float64.
 FLOAT32_PROGRESS = 0.9
-
-# Entries visited between two looks at the clock and at the stop flag: at most about 0.1 s.
-ENTRIES_PER_CALL = 20_000_000
 
 # Rounding errors of primal and gap, relative to the primal, that a proof has to allow for.
 PROOF_ROUNDING = 1e-14
@@ -180,7 +178,7 @@ class MemorySweeper:
         self.plan = SCHEDULES[schedule](run.candidates, random_state(*seed))
         self.shares = np.zeros(run.problem.n_rows)
         per_row = self.problem.passes.per_row * max(self.problem.weights_shape[1:], default=1)
-        self.step = max(int(ENTRIES_PER_CALL / per_row), 1)
+        self.step = max(int(_tuning.ENTRIES_PER_CALL / per_row), 1)
         self.seen = 0.0
         run.narrow = self.problem.passes.rows.data.dtype == np.float32 and run.tol >= FLOAT32_TOL
 

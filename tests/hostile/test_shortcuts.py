@@ -21,16 +21,13 @@ import scipy.sparse as sp
 
 import dualsweep.newton.host as host_module
 import dualsweep.placements.memory as memory_module
-import dualsweep.rows.passes as passes_module
-import dualsweep.solvers.policy as policy_module
 import dualsweep.solvers.sweeps as sweeps_module
-from dualsweep import LinearSVC, LinearSVR, svc_path, svr_path
+from dualsweep import LinearSVC, LinearSVR, _tuning, svc_path, svr_path
 from dualsweep._threads import Workers
 from dualsweep.estimators._device import _compat
 from dualsweep.newton.binary import BinarySlacks
 from dualsweep.newton.core import Iterate
 from dualsweep.newton.multiclass import MulticlassSlacks
-from dualsweep.newton.tuning import DIRECT_WEIGHTS
 from dualsweep.placements import OnDevice, training_data
 from dualsweep.placements.device.arrays import Space
 from dualsweep.placements.device.backend import DeviceBackend
@@ -91,7 +88,7 @@ class Shortcut(NamedTuple):
     prevent: Callable[[Any], None] = lambda patch: None  # where no parameter turns it off
     formulations: Any = tuple(FORMULATIONS)
     layouts: Any = tuple(LAYOUTS)
-    prepare: Callable[[Any], None] = lambda patch: None  # of both runs
+    tuned: dict[str, Any] = NOTHING  # constants of both runs
     size: tuple[int, int, int] = (150, 6, 3)
     C: float = 1.0
     tol: float = 1e-5
@@ -140,12 +137,6 @@ def no_momentum(patch):
     patch.setattr(Policy, "wants_momentum", lambda policy, epoch: False)
 
 
-def hurry(patch):
-    """Let momentum begin soon, however fast sweeps are."""
-    patch.setattr(policy_module, "FIRST_MOMENTUM", 4)
-    patch.setattr(policy_module, "WORTH_MOMENTUM", -np.inf)
-
-
 def no_gram_is_kept(patch):
     hessian = BinarySlacks.hessian
 
@@ -169,18 +160,12 @@ def spy_on_grams(patch, seen):
     patch.setattr(BinarySlacks, "hessian", noted)
 
 
-def small_parts(patch):
-    patch.setattr(passes_module, "PART_ROWS", 20)
-    patch.setattr(passes_module, "LIGHT_ROWS", 20)
-    patch.setattr(passes_module, "GRAM_ROWS", 20)
-
-
 SHORTCUTS = {
     "momentum": Shortcut(
         spy_on(Momentum, "advance"),
         {"solver": "sweep"},
         prevent=no_momentum,
-        prepare=hurry,
+        tuned={"FIRST_MOMENTUM": 4, "WORTH_MOMENTUM": -np.inf},  # soon, however fast sweeps are
     ),
     "newton": Shortcut(spy_on(Iterate, "move"), {"solver": "newton"}, {"solver": "sweep"}),
     "settled rows": Shortcut(
@@ -242,7 +227,7 @@ SHORTCUTS = {
         spy_on(Workers, "_hire", lambda found, *rest: found > 0),
         {"n_jobs": 3},
         {"n_jobs": 1},
-        prepare=small_parts,
+        tuned={"PART_ROWS": 20, "LIGHT_ROWS": 20, "GRAM_ROWS": 20},
     ),
 }
 CASES = [
@@ -282,15 +267,15 @@ def without_any(formulation, size, C, tol):
 
 
 @pytest.mark.parametrize(("name", "formulation", "layout"), CASES)
-def test_the_intervals_with_and_without_a_shortcut_intersect(name, formulation, layout):
+def test_the_intervals_with_and_without_a_shortcut_intersect(tuned, name, formulation, layout):
     shortcut = SHORTCUTS[name]
     X, y = data(*shortcut.size, "epsilon" in formulation)
     params = {**shortcut.on, "C": shortcut.C, "tol": shortcut.tol}
     intervals = [without_any(formulation, shortcut.size, shortcut.C, shortcut.tol)]
+    tuned(**shortcut.tuned)
     for off in (False, True):
         seen: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
-            shortcut.prepare(patch)
             if off:
                 params.update(shortcut.off)
                 shortcut.prevent(patch)
@@ -331,7 +316,7 @@ def test_the_intervals_along_a_path_intersect_those_of_cold_starts(formulation, 
 def test_the_intervals_of_blocks_of_classes_intersect_that_of_sweeps(formulation, layout):
     """Conjugate gradients in float32 that factors of the classes' blocks precondition."""
     X, y = data(*WIDE, False)
-    assert (X.shape[1] + 1) * 4 > DIRECT_WEIGHTS
+    assert (X.shape[1] + 1) * 4 > _tuning.DIRECT_WEIGHTS
     seen: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         made = spy_on(MulticlassSlacks, "preconditioned", lambda found, *rest: found is not None)

@@ -20,13 +20,14 @@ from typing import Concatenate, NamedTuple, ParamSpec, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from ... import _tuning
 from ..._random import random_state
 from ..._typing import Array
 from ...kernels.certificate import feature_length
 from ...kernels.duals import SlottedDuals
 from ...newton.backend import StartOverError
 from ...newton.slacks import MemoryProblem, MemorySlacks, Slacks, slacks_of
-from ...newton.tuning import DIRECT_WEIGHTS, PARTITIONS, PARTITIONS_MULTICLASS, Tuning
+from ...newton.tuning import PARTITIONS, PARTITIONS_MULTICLASS, Tuning
 from ...solvers.costs import Costs, costs_of
 from ...solvers.schedules import SCHEDULES
 
@@ -417,6 +418,6 @@ slacks_of.register(PartitionedProblem, RemoteSlacks)  # type: ignore[arg-type]
 def _(problem: PartitionedProblem) -> Costs:
     n_weights = prod(problem.weights_shape)
     rounds = ROUNDS_SMOOTH if problem.smooth else ROUNDS_KINKED
-    if n_weights <= DIRECT_WEIGHTS:
+    if n_weights <= _tuning.DIRECT_WEIGHTS:
         rounds = ROUNDS_DIRECT
     return Costs(rounds, 1.0, at_once=n_weights <= AT_ONCE, first_look=FIRST_LOOK)
