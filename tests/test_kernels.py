@@ -22,7 +22,6 @@ from dualsweep.kernels.binary import (
 from dualsweep.kernels.losses import sum_losses
 from dualsweep.kernels.scaling import best_multiple, rescale
 from dualsweep.losses import Box, of_numpy, protocol
-from dualsweep.problems.labels import few_classes
 from dualsweep.rows.layouts import as_rows
 
 N_ROWS, N_FEATURES = 30, 7
@@ -607,26 +606,3 @@ def test_signs_and_support_of_a_class_are_those_of_numpy():
     copy = np.zeros(N_ROWS)
     copy_nonzero(alpha, copy)
     np.testing.assert_array_equal(copy, alpha)
-
-
-@pytest.mark.parametrize("dtype", [bool, np.int32, np.int64, np.float32, np.float64])
-@pytest.mark.parametrize("n_values", [1, 2, 7, 64, 65])
-def test_few_classes_are_those_of_numpy(dtype, n_values):
-    values = np.random.default_rng(0).permutation(np.arange(-30, 50))[:n_values]
-    y = np.random.default_rng(1).choice(values, 20_000).astype(dtype)
-    y[:n_values] = values
-    classes, codes = np.unique(y, return_inverse=True)
-    for labels, expected in ((y, codes), (y[::-1], codes[::-1])):
-        found = few_classes(labels)
-        if len(classes) > 64:
-            assert found is None
-        else:
-            assert found[0].dtype == dtype
-            np.testing.assert_array_equal(found[0], classes)
-            np.testing.assert_array_equal(found[1], expected)
-
-
-def test_few_classes_are_not_looked_for_among_text_few_rows_and_nan():
-    assert few_classes(np.array(["a", "b"] * 10_000)) is None
-    assert few_classes(np.array([0, 1] * 10)) is None
-    assert few_classes(np.full(20_000, np.nan)) is None

@@ -699,3 +699,9 @@ def test_logging_says_what_happened(problem, caplog):
     with caplog.at_level("INFO", logger="dualsweep"):
         model = LinearSVC(random_state=0, loss="hinge").fit(X, y)
     assert f"after {model.n_iter_} epochs" in caplog.text
+
+
+def test_many_classes_among_many_more_rows_are_no_targets():
+    y = np.arange(12_000) % 30
+    model = LinearSVC(tol=0.1).fit(sp.csr_array(np.eye(30))[y], y)
+    np.testing.assert_array_equal(model.classes_, np.arange(30))

@@ -12,7 +12,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from ..placements import OnDevice
-from ..problems.labels import few_classes
 from ..rows.blocks import Blocks
 from ..rows.layouts import check_sparse
 from ._device import check_device_data, refuse_device, space_of
@@ -62,8 +61,7 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any,
                 "OneHotEncoder, from sklearn.preprocessing, for categories."
             ) from error
         if not numeric:
-            few = few_classes(y)
-            check_classification_targets(y if few is None else few[0])
+            check_classification_targets(y)
     return X, y, check_weights(sample_weight, X)
 
 

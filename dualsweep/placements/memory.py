@@ -78,11 +78,11 @@ class TrainingSet:
 
     def _read_labels(self) -> None:
         """Find the classes among the labels, or check the targets."""
+        self.classes: Any = None
         if not self.regression:
             self.classes, self.codes = encode_labels(self.y, self.weight)
             return
         self.y = self.codes = as_targets(self.y)
-        self.classes = None
         if self.weight is not None and not self.weight.any():
             raise ValueError("Training needs rows of positive weight, but all weights are 0.")
 

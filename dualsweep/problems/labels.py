@@ -3,51 +3,26 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
 
 import numpy as np
 
-from ..kernels.labels import number_values
-
-FEW, MANY = 64, 10_000  # values, and rows
+from .._typing import Array, ClassWeight, Given
 
 LEAST_COST = 1e-300  # less is no cost: its reciprocal overflows
 
 
-def encode_labels(y: Any, sample_weight: Any) -> tuple[Any, Any]:
+def encode_labels(y: Array, sample_weight: Array | None) -> tuple[Array, Array]:
     """Return the classes that have weight, and the number of each row's class (-1: none).
 
     A row of weight 0 is as good as absent, so a class all of whose rows have weight 0 is no class.
     """
-    found = few_classes(y) if sample_weight is None else None
-    if found is not None:
-        check_classes(found[0])
-        return found
     present = slice(None) if sample_weight is None else sample_weight > 0
     classes = np.unique(y[present])
     check_classes(classes)
     return classes, class_codes(y, classes)
 
 
-def few_classes(y: Any) -> tuple[Any, Any] | None:
-    """Return the values of many rows, ascending, and the number of each row's.
-
-    None unless they are up to FEW numbers. One pass then takes a fifth of the time of sorting all
-    (covtype).
-    """
-    if len(y) < MANY or y.dtype not in (np.bool_, np.int32, np.int64, np.float32, np.float64):
-        return None
-    y = np.ascontiguousarray(y).view()
-    y.flags.writeable = False  # so that there is one kernel per type
-    first, codes = np.empty(FEW, np.int64), np.empty(len(y), np.int64)
-    n = number_values(y, first, codes)
-    if n < 0:
-        return None
-    classes, places = np.unique(y[first[:n]], return_inverse=True)
-    return classes, places[codes]
-
-
-def check_classes(classes: Any) -> None:
+def check_classes(classes: Array) -> None:
     """Raise ValueError unless these are at least two classes, not measurements."""
     bad = classes[:1] if classes.dtype.kind in "cSV" else classes[:0]
     if classes.dtype.kind == "f":
@@ -62,7 +37,7 @@ def check_classes(classes: Any) -> None:
         )
 
 
-def class_codes(y: Any, classes: Any) -> Any:
+def class_codes(y: Array, classes: Array) -> Array:
     """Return the number of each row's class (-1: none)."""
     codes = np.searchsorted(classes, y)
     codes[codes == len(classes)] = 0
@@ -70,7 +45,7 @@ def class_codes(y: Any, classes: Any) -> Any:
     return codes
 
 
-def count_classes(y: Any, sample_weight: Any) -> tuple[Any, Any]:
+def count_classes(y: Array, sample_weight: Array | None) -> tuple[Array, Array]:
     """Return the classes of some rows that have weight, and how much."""
     present = slice(None) if sample_weight is None else sample_weight > 0
     classes, places = np.unique(y[present], return_inverse=True)
@@ -78,12 +53,12 @@ def count_classes(y: Any, sample_weight: Any) -> tuple[Any, Any]:
     return classes, np.bincount(places, weight, len(classes))
 
 
-def add_counts(counts: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+def add_counts(counts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
     """Return the classes of all rows, and how much weight they have, from those of parts of them.
 
     Raises ValueError unless they are at least two, not measurements.
     """
-    found: dict[Any, float] = {}
+    found: dict[object, float] = {}
     for classes, mass in counts:
         for label, m in zip(classes.tolist(), mass.tolist(), strict=True):
             found[label] = found.get(label, 0.0) + m
@@ -92,7 +67,9 @@ def add_counts(counts: list[tuple[Any, Any]]) -> tuple[Any, Any]:
     return classes, np.array([found[label] for label in classes.tolist()])
 
 
-def class_costs(C: float, class_weight: Any, classes: Any, mass: Any) -> tuple[Any, Any]:
+def class_costs(
+    C: float, class_weight: ClassWeight, classes: Array, mass: Array
+) -> tuple[ClassWeight, Array]:
     """Return `class_weight` by class, and the costs of all rows of each class together.
 
     Refuses costs that overflow or vanish, without a look at the rows.
@@ -103,7 +80,7 @@ def class_costs(C: float, class_weight: Any, classes: Any, mass: Any) -> tuple[A
     return class_weight, row_costs(C, class_weight, classes, codes, mass)
 
 
-def balanced_weights(mass: Any) -> Any:
+def balanced_weights(mass: Array) -> Array:
     """Return the weights with which classes that have so much weight weigh the same."""
     with np.errstate(over="ignore", invalid="ignore"):  # costs that are too large are refused
         return mass.sum() / (len(mass) * mass)
@@ -111,12 +88,12 @@ def balanced_weights(mass: Any) -> Any:
 
 def row_costs(
     C: float,
-    class_weight: Any,
-    classes: Any,
-    codes: Any,
-    sample_weight: Any,
+    class_weight: ClassWeight,
+    classes: Array,
+    codes: Array,
+    sample_weight: Array | None,
     all_rows: bool = True,
-) -> Any:
+) -> Array:
     """Return ``C_i = C * sample_weight_i * class_weight[y_i]``.
 
     A class whose costs all vanish is refused, unless there are more rows than these.
@@ -159,7 +136,7 @@ def row_costs(
     return cost
 
 
-def _weight_of(label: Any, weight: Any) -> float:
+def _weight_of(label: object, weight: Given) -> float:
     """Return the weight of a class as a float; ValueError if it is no number."""
     scalar = np.ndim(weight) == 0 and getattr(weight, "dtype", np.dtype("O")).kind in "biuf"
     if isinstance(weight, Real) or scalar:
@@ -173,7 +150,7 @@ def _weight_of(label: Any, weight: Any) -> float:
     )
 
 
-def _refuse_vanished(classes: Any, codes: Any, per_class: Any, cost: Any) -> None:
+def _refuse_vanished(classes: Array, codes: Array, per_class: Array, cost: Array) -> None:
     """Raise ValueError if a class that has weight has no costs, or none has."""
     costs = np.bincount(codes[codes >= 0], cost[codes >= 0], minlength=len(classes))
     vanished = classes[(costs == 0.0) & (per_class > 0.0)]
