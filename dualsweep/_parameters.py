@@ -72,7 +72,7 @@ class Number:
     def __contains__(self, value: object) -> bool:
         if not isinstance(value, Real):
             return False
-        number: Any = value  # type checkers know no order of reals
+        number = value if isinstance(value, int) else float(value)  # of an int, that may overflow
         inside = self.least <= number <= self.most
         return inside and (self.above is None or number > self.above)
 

@@ -265,7 +265,7 @@ def test_checkpoints_of_other_runs_are_refused(store, text, tmp_path):
         ({"C": 2.0}, "C was 1.0 and is 2.0"),
         ({"loss": "hinge"}, "loss was 'squared_hinge'"),
         ({"random_state": 1}, "random_state was 0"),
-        ({"fit_intercept": False}, "intercept_scaling was 1.0"),
+        ({"fit_intercept": False}, "fit_intercept was True"),
         ({"class_weight": {0: 2.0}}, "class_weight was None"),
     ]:
         with pytest.raises(ValueError, match=name):

@@ -15,7 +15,8 @@ from ..losses import LOSSES, REGRESSION_LOSSES
 from ..solvers.policy import SOLVERS
 from ..solvers.schedules import SCHEDULES
 from ..training.formulations import FORMULATIONS
-from ..training.settings import BIASES, INTERCEPTS, Settings
+from ..training.parameters import BIASES, INTERCEPTS
+from ..training.settings import Settings
 
 if TYPE_CHECKING:
     from ..estimators import LinearSVC, LinearSVCCV, LinearSVR, LinearSVRCV

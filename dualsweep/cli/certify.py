@@ -10,7 +10,7 @@ import typer
 
 from ..io import load_model
 from ..training.formulations import FORMULATIONS
-from ..training.settings import INTERCEPTS
+from ..training.parameters import INTERCEPTS
 from ._command import FAILED, Command, in_bytes
 from ._options import (
     Data,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
 from pathlib import Path
 from time import perf_counter
 from types import SimpleNamespace
@@ -159,10 +158,10 @@ def train(
         classes = classes_of(X, y) if task == "classification" else None
         if model_format == "liblinear" and classes is not None:  # rather now than after the work
             integer_classes(classes)
-        settings = replace(settings, class_weight=class_weights(class_weight, classes))
+        settings = settings.but(class_weight=class_weights(class_weight, classes))
         # What there is to know of the model, by an estimator's names.
         model = SimpleNamespace(
-            **asdict(settings), warm_start=False, n_jobs=n_jobs, verbose=int(verbose)
+            **vars(settings), warm_start=False, n_jobs=n_jobs, verbose=int(verbose)
         )
         duals = None if warm_start is None else _duals(warm_start, X.shape[0], classes)
         started = perf_counter()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -131,7 +130,7 @@ def _train(X: Any, kinds: list[dict[str, Any]]) -> None:
         with Context(suggest=False) as context:
             data = TrainingSet(X, y, None, settings, context)
             before = train(data, settings, context)
-            train(data, replace(settings, C=2.0), context, before=before)
+            train(data, settings.but(C=2.0), context, before=before)
     _certify(data.problems(settings).problem(0))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import replace
 from math import fsum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -159,8 +158,7 @@ def certify(
     given = {"C": C, "loss": loss, "multi_class": multi_class, "epsilon": epsilon}
     problem = _problem(model, **given, intercept=intercept)
     X, y = _checked(model, *load_if_it_fits(X, y, memory_limit))
-    settings = replace(
-        problem._settings(),
+    settings = problem._settings().but(
         tol=BOUND_SHARE * tol,
         max_iter=max_iter,
         max_time=max_time,
@@ -180,7 +178,7 @@ def certify(
             duals = sp.csr_array(to_host(duals))
         # The certificate of its own dual variables, or of none. What was found is large, and let go
         # of as soon as what it proves is known.
-        found = train(data, replace(settings, max_iter=0), context, duals=duals)
+        found = train(data, settings.but(max_iter=0), context, duals=duals)
         problems: Any = found.problems
         n_iter = found.n_iter
         lower = np.array([result.dual for result in found.results])

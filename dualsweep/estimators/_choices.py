@@ -10,7 +10,7 @@ from ..losses import LOSSES
 from ..solvers.policy import SOLVERS
 from ..solvers.schedules import SCHEDULES
 from ..training.formulations import FORMULATIONS
-from ..training.settings import INTERCEPTS
+from ..training.parameters import INTERCEPTS
 
 REGISTRIES: dict[str, Any] = {
     "loss": LOSSES,

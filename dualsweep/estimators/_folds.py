@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from copy import copy
-from dataclasses import replace
 from heapq import heappop, heappush
 from math import sqrt
 from threading import Event
@@ -97,7 +96,7 @@ class Fold:
         if isinstance(settings.class_weight, dict):
             missing = set(data.classes.tolist()) - set(self.data.classes.tolist())
             weights = {k: w for k, w in settings.class_weight.items() if k not in missing}
-            settings = replace(settings, class_weight=weights)
+            settings = settings.but(class_weight=weights)
         self.model, self.settings = model, settings
         self.test = test
         self.context, self.bar, self.stride = context, bar, stride
@@ -134,7 +133,7 @@ class Fold:
         stop, workers = self.context.stop, self.context.workers
         context = self.context.part(_FoldWatcher(self, c), stop, workers)
         started = clock()
-        settings = replace(self.settings, C=C)
+        settings = self.settings.but(C=C)
         before = self.first if c == 0 else self.fitted.get(seed)
         self.fitted[c] = train(self.data, settings, context, before=before)
         if c == 0:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
 from threading import Event
 from typing import Any
 
@@ -97,12 +96,12 @@ def search(
 
     def make(C: float, dropped: Callable[[], bool]) -> Fitted:
         quiet = context.part(Watcher(), lambda: dropped() or context.stop(), workers)
-        return train(data.shared(workers), replace(settings, C=C), quiet)  # type: ignore[union-attr]
+        return train(data.shared(workers), settings.but(C=C), quiet)  # type: ignore[union-attr]
 
     n_classes = len(data.problems(settings).names)
     n_problems = len(splits) * n_classes
     alone = n_classes == 1 and isinstance(data, TrainingSet) and not context.bars.shown
-    searched = replace(settings, tol=tol)
+    searched = settings.but(tol=tol)
     in_blocks = isinstance(data, BlockSet)  # memory is meant for one training
     stride = 1 if n_problems >= ENOUGH or in_blocks else STRIDE
     n_threads = context.workers.n_threads

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import fields
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,9 +16,10 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from .._host import to_host
+from .._parameters import parameters_of
 from ..placements import DeviceSet, OnDevice, load_if_it_fits, training_data
 from ..training import Context, Settings, draw_seed, train
-from ..training.settings import BIASES
+from ..training.parameters import BIASES
 from ..training.verdict import shortfall
 from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, FitCallbacks, with_callbacks
 from ._choices import CONSTRAINTS
@@ -142,12 +142,12 @@ class CertifiedModel(CallbackSupportMixin, BaseEstimator):
 
     def _settings(self) -> Settings:
         """Return what is to be trained; draws from `random_state`."""
-        params = self.get_params(deep=False)
+        params = {n: getattr(self, n) for n in parameters_of(Settings) if hasattr(self, n)}
         integer = isinstance(self.random_state, Integral)
         params["C"] = float(self.C)
         params["random_state"] = int(self.random_state) if integer else None
         params["seed"] = draw_seed(check_random_state(self.random_state))
-        return Settings(**{f.name: params[f.name] for f in fields(Settings) if f.name in params})
+        return Settings(**params)
 
     def _context(self, **more: Any) -> Context:
         """Return where it is trained."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from threading import Event
 from typing import Any, NamedTuple
@@ -225,7 +225,7 @@ def _run(
 ) -> dict[str, Any]:
     """Return accuracy, C and relative gap for each partition and method."""
     names = [f"{svc.multi_class} {r + 1}" for r in range(len(parts)) for svc in svcs]
-    settings = [replace(svc._settings(), seed=seed) for svc in svcs]
+    settings = [svc._settings().but(seed=seed) for svc in svcs]
     context.bars.open(names, "trials")
     failed = Event()
 

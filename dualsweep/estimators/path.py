@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -199,7 +199,7 @@ def _train(
     for C in Cs:
         started = clock()
         context.bars.step, context.bars.label = len(models), f"C {C:.3g}  "
-        at_C = replace(settings, C=float(C), max_time=deadline - started)
+        at_C = settings.but(C=float(C), max_time=deadline - started)
         fitted = train(data, at_C, context, before=fitted)
         model = copy(svc)
         model.__dict__.update(fitted.attributes(), C=float(C))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,7 +131,7 @@ class SearchingC:
             model.C = float(found["Cs_"][best])
             if fitted is None:
                 context.show_anew()
-                fitted = train(data, replace(settings, C=model.C), context)
+                fitted = train(data, settings.but(C=model.C), context)
             model.__dict__.update(fitted.attributes())
             self._adopt(model, found)
         self._warn_of_search()

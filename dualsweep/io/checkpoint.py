@@ -23,10 +23,14 @@ class Checkpoint:
         The directory; made with the first file if it does not exist.
     settings : dict
         What identifies the training, in JSON's types. Reading refuses arrays of other settings.
+    absent : dict, optional
+        What settings were where a file does not name them, which is of an earlier version.
     """
 
-    def __init__(self, path: str | Path, settings: JsonObject) -> None:
-        self.path = Path(path)
+    def __init__(
+        self, path: str | Path, settings: JsonObject, absent: JsonObject | None = None
+    ) -> None:
+        self.path, self.absent = Path(path), absent or {}
         self.settings = json.loads(json.dumps(settings))
         if self.path.exists() and not self.path.is_dir():
             raise NotADirectoryError(f"The checkpoint {self.path} must be a directory, but is not.")
@@ -48,7 +52,7 @@ class Checkpoint:
             text = arrays.pop(SETTINGS, None)
             if text is None or text.dtype.kind != "U" or text.ndim:
                 raise ValueError(f"it lacks {SETTINGS}")
-            before = parse_object(str(text))
+            before = self.absent | parse_object(str(text))
         except ValueError as error:
             raise self.damaged(problem, error) from error
         settings = self.settings | {"problem": problem}

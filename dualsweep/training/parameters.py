@@ -1,7 +1,7 @@
 """The parameters of all that trains: each is declared here, and nowhere else.
 
 A class below is a group of parameters that some estimators have and others lack; `Settings` has
-those that training asks for.
+those that training asks for. `dualsweep._parameters` says what a parameter is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from ..losses import LOSSES, REGRESSION_LOSSES
 from ..solvers.policy import SOLVERS
 from ..solvers.schedules import SCHEDULES
 from .formulations import FORMULATIONS
-from .settings import BIASES, INTERCEPTS
+
+INTERCEPTS = {
+    "penalized": "as a weight of a constant feature",
+    "free": "not penalised",
+}
+
+# Values of the constant feature whose squares and reciprocals float64 has in full precision.
+BIASES = 1e-150, 1e150
 
 FLAG = Such("bool", lambda value: isinstance(value, bool | np.bool_))
 POSITIVE = Number(above=0.0)
@@ -180,6 +187,70 @@ class OfTargets(Parameters):
     )
 
 
+class Training(Parameters):
+    """What all have."""
+
+    tol: float = parameter(
+        1e-3,
+        POSITIVE,
+        text="Relative duality gap to prove: the objective is then at most this fraction above the "
+        "optimum. 1e-2 is enough to compare scores, 1e-6 for coefficients to several digits.",
+        identifies=False,
+        metavar="GAP",
+        help="Relative duality gap at which training stops.",
+    )
+    max_iter: int = parameter(
+        1000,
+        Whole(least=0),
+        text="Sweeps and Newton steps to give up after, per binary problem. Raise it after a "
+        "warning, if scaling the features does not help.",
+        identifies=False,
+        metavar="N",
+        help="Most epochs (passes over the rows) for each class.",
+    )
+    fit_intercept: bool = parameter(
+        True,
+        FLAG,
+        text="Whether to train the intercept b. False suits data that are centred, or have a "
+        "constant feature already.",
+        identifies=True,
+        flags="--no-intercept",
+        help="Train without an intercept.",
+    )
+    intercept_scaling: float = parameter(
+        1.0,
+        Number(*BIASES),
+        text="Larger values penalise the intercept less; `intercept` is the better way to have "
+        "that. What is optimal for an intercept that is free does not depend on it.",
+        identifies=True,
+        flags="--bias",
+        help="Value of the constant feature whose weight is the penalised intercept: the larger, "
+        "the less it is penalised.",
+    )
+    schedule: str = parameter(
+        "auto",
+        OneOf(SCHEDULES),
+        text='Which rows a sweep visits; all lead to the same optimum. "auto" adapts how often a '
+        "row is visited to what its visits gain, and gives slow sweeps momentum; the others are "
+        "those of the papers, to compare with.",
+        identifies=True,
+        metavar="SCHEDULE",
+        help="Order in which sweeps visit rows",
+    )
+    random_state: Any = parameter(
+        None,
+        Whole(0, 2**32 - 1),
+        Such("RandomState instance", lambda value: isinstance(value, np.random.RandomState)),
+        None,
+        text="Seeds the order of visits. The same integer gives bitwise the same model; None gives "
+        "another one, as good, each time.",
+        identifies=True,
+        flags="--seed",
+        metavar="SEED",
+        help="Seed of everything random.",
+    )
+
+
 class InOneProcess(Parameters):
     """What training on a cluster lacks."""
 
@@ -220,58 +291,6 @@ class InOneProcess(Parameters):
         metavar="MEGABYTES",
         help="Memory for training on a store, besides what the program itself takes: some 200 MB, "
         "300 MB for cv and certify. A store that does not fit is read block by block.",
-    )
-
-
-class Training(Parameters):
-    """What all have."""
-
-    schedule: str = parameter(
-        "auto",
-        OneOf(SCHEDULES),
-        text='Which rows a sweep visits; all lead to the same optimum. "auto" adapts how often a '
-        "row is visited to what its visits gain, and gives slow sweeps momentum; the others are "
-        "those of the papers, to compare with.",
-        identifies=True,
-        metavar="SCHEDULE",
-        help="Order in which sweeps visit rows",
-    )
-    fit_intercept: bool = parameter(
-        True,
-        FLAG,
-        text="Whether to train the intercept b. False suits data that are centred, or have a "
-        "constant feature already.",
-        identifies=True,
-        flags="--no-intercept",
-        help="Train without an intercept.",
-    )
-    intercept_scaling: float = parameter(
-        1.0,
-        Number(*BIASES),
-        text="Larger values penalise the intercept less; `intercept` is the better way to have "
-        "that. What is optimal for an intercept that is free does not depend on it.",
-        identifies=True,
-        flags="--bias",
-        help="Value of the constant feature whose weight is the penalised intercept: the larger, "
-        "the less it is penalised.",
-    )
-    tol: float = parameter(
-        1e-3,
-        POSITIVE,
-        text="Relative duality gap to prove: the objective is then at most this fraction above the "
-        "optimum. 1e-2 is enough to compare scores, 1e-6 for coefficients to several digits.",
-        identifies=False,
-        metavar="GAP",
-        help="Relative duality gap at which training stops.",
-    )
-    max_iter: int = parameter(
-        1000,
-        Whole(least=0),
-        text="Sweeps and Newton steps to give up after, per binary problem. Raise it after a "
-        "warning, if scaling the features does not help.",
-        identifies=False,
-        metavar="N",
-        help="Most epochs (passes over the rows) for each class.",
     )
 
 
@@ -317,18 +336,6 @@ class Process(Parameters):
         identifies=False,
         help="Threads for reading and training; -1 uses all cores.",
     )
-    random_state: Any = parameter(
-        None,
-        Whole(0, 2**32 - 1),
-        Such("RandomState instance", lambda value: isinstance(value, np.random.RandomState)),
-        None,
-        text="Seeds the order of visits. The same integer gives bitwise the same model; None gives "
-        "another one, as good, each time.",
-        identifies=True,
-        flags="--seed",
-        metavar="SEED",
-        help="Seed of everything random.",
-    )
     verbose: int = parameter(
         0,
         Whole(least=0),
@@ -354,3 +361,11 @@ class Habits(Parameters):
         text="Without effect: the dual is what is trained, and the primal solution comes with it.",
         identifies=False,
     )
+
+
+class Classification(Cost, OfClasses, Training, InOneProcess, Limited, Restarted, Process):
+    """The parameters of `LinearSVC`, but for those without effect."""
+
+
+class Regression(Cost, OfTargets, Training, InOneProcess, Limited, Restarted, Process):
+    """The parameters of `LinearSVR`."""

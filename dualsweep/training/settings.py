@@ -2,49 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import log2
 from typing import Any
 
 import numpy as np
 
-# Values of the constant feature whose squares and reciprocals float64 has in full precision.
-BIASES = 1e-150, 1e150
+from .._parameters import Whole, parameter, parameters_of
+from .parameters import Cost, InOneProcess, Limited, OfClasses, OfTargets, Training
 
 # That of a free intercept is at most 2 to this power, and at least its reciprocal: farther from 1,
 # allowances for rounding hide a gap of 1e-9 (at 2^-20, one of 3e-8).
 MOST_FREE = 10
 
-INTERCEPTS = {
-    "penalized": "as a weight of a constant feature",
-    "free": "not penalised",
-}
 
+class Settings(Cost, OfClasses, OfTargets, Training, InOneProcess, Limited):
+    """What is to be trained, and how far. Nothing is checked, and nothing changes.
 
-@dataclass(frozen=True)
-class Settings:
-    """The parameters of a training; see `LinearSVC` for what they mean. Nothing is checked.
+    The loss tells whether it is classification or regression.
 
-    The loss tells whether it is classification or regression, which has `epsilon`, but neither
-    `multi_class` nor `class_weight`.
+    Parameters
+    ----------
+    {parameters}
     """
 
-    C: float = 1.0
-    loss: str = "squared_hinge"
-    epsilon: float = 0.0
-    multi_class: str = "ovr"
-    solver: str = "auto"
-    schedule: str = "auto"
-    fit_intercept: bool = True
-    intercept: str = "penalized"
-    intercept_scaling: float = 1.0
-    tol: float = 1e-3
-    max_iter: int = 1000
-    max_time: float | None = None
-    class_weight: Any = None
-    memory_limit: int | None = None
-    seed: int = 0
-    random_state: int | None = None  # what the seed was drawn from, for checkpoints
+    seed: int = parameter(
+        0,
+        Whole(least=0),
+        text="Seeds the order of visits; was drawn from `random_state`.",
+        identifies=False,
+    )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"Settings do not change; make others with another {name}.")
+
+    def but(self, **changes: Any) -> Settings:
+        """Return settings that are the same but for these."""
+        return Settings(**vars(self) | changes)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what identifies the problem and the way to its solution, in JSON's types."""
+        parameters = parameters_of(Settings).items()
+        return {name: _plain(getattr(self, name)) for name, it in parameters if it.identifies}
 
     @property
     def free_intercept(self) -> bool:
@@ -61,6 +59,11 @@ class Settings:
         if self.free_intercept:
             return 2.0 ** min(max(round(log2(self.intercept_scaling)), -MOST_FREE), MOST_FREE)
         return self.intercept_scaling if self.fit_intercept else 0.0
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if value is None or isinstance(value, str | int | float) else repr(value)
 
 
 def draw_seed(random_state: Any) -> int:

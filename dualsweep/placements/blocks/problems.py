@@ -65,7 +65,8 @@ class BlockProblems(SeparateProblems):
             self.primal_at_zero = self.formulation.primal_at_zero(self.class_costs)
         self.checkpoint: Checkpoint | None = None
         if data.checkpoint is not None:
-            self.checkpoint = Checkpoint(data.checkpoint, self._facts())
+            absent = Settings().identity()
+            self.checkpoint = Checkpoint(data.checkpoint, self._facts(), absent)
 
     def _read_targets(self) -> float:
         """Check all targets; return the objective of w = 0."""
@@ -83,31 +84,17 @@ class BlockProblems(SeparateProblems):
 
     def _facts(self) -> JsonObject:
         """Return what a checkpoint is worthless without."""
-        data, settings, classes = self.data, self.settings, self.formulation.classes
+        data, classes = self.data, self.formulation.classes
         if classes is not None and data.y is not None:
             for b in range(data.n_blocks):
                 self._labels_seen.update(class_codes(data.labels_of(b), classes).tobytes())
         if data.weight is not None:
             self._labels_seen.update(data.weight.tobytes())
-        facts = {
+        return self.settings.identity() | {
             "data": data.blocks.fingerprint,
             "y and sample_weight": self._labels_seen.hexdigest(),
-            "C": float(settings.C),
-            "loss": settings.loss,
-            "intercept_scaling": float(settings.bias),
-            "schedule": settings.schedule,
-            "random_state": settings.random_state,
+            "classes": None if classes is None else classes.tolist(),
         }
-        if classes is None:
-            return facts | {"epsilon": float(settings.epsilon)}
-        weight = self.formulation.class_weight
-        facts |= {
-            "classes": classes.tolist(),
-            "class_weight": None if weight is None else repr(weight),
-        }
-        if settings.multi_class != "ovr":
-            facts["multi_class"] = settings.multi_class
-        return facts
 
     def labelled(
         self, b: int, passes: Passes | None = None, sqnorm: Array | None = None
