@@ -30,6 +30,7 @@ from dualsweep.placements import OnDevice, training_data
 from dualsweep.placements.device.arrays import OnHost, Space
 from dualsweep.placements.device.backend import DeviceBackend, DeviceHessian
 from dualsweep.placements.device.rows import DenseDeviceRows, SparseDeviceRows
+from dualsweep.placements.device.solve import DeviceSolver
 from dualsweep.placements.device.terms import BinaryTerms, MulticlassTerms, rounded_down
 from dualsweep.problems.run import Run
 from dualsweep.training import Context, Settings, train
@@ -240,8 +241,7 @@ def test_two_classes_at_once_are_the_binary_problem(multi_class):
 def new_terms(kind, codes, cost, n_classes=4):
     if kind in LOSSES:
         return BinaryTerms(ON_HOST, codes, cost, np.arange(n_classes), LOSSES[kind])
-    columns = np.arange(n_classes)
-    return MulticlassTerms(ON_HOST, codes, cost, columns, kind == "crammer_singer")
+    return MulticlassTerms(ON_HOST, codes, cost, n_classes, kind == "crammer_singer")
 
 
 def new_backend(kind, rho=0.3, seed=0, layout=DenseDeviceRows, parts=3):
@@ -254,13 +254,13 @@ def new_backend(kind, rho=0.3, seed=0, layout=DenseDeviceRows, parts=3):
     if kind not in LOSSES:
         anchor[np.arange(15), codes] = 0.0
     rows = layout(ON_HOST, sp.csr_array(X) if layout is SparseDeviceRows else X, 1.5)
-    anchor = None if terms.smooth else anchor
-    w, n = rng.normal(size=(4, 4)), terms.n_problems
+    n = terms.n_problems
     runs = [Run(n_rows=15, primal_at_zero=1.0) for _ in range(n)]
-    rest = np.float64, runs, np.arange(n), lambda *found: None
-    backend = DeviceBackend(rows, terms, w, anchor, np.full(n, rho), *rest)
+    solver = DeviceSolver(rows, terms, rows.sqnorms(), runs, None)
+    solver.w, solver.alpha, solver.rho = rng.normal(size=(4, 4)), anchor, np.full(n, rho)
     step = 15 // parts
-    backend.parts = [slice(i, min(i + step, 15)) for i in range(0, 15, step)]
+    solver.parts = [slice(i, min(i + step, 15)) for i in range(0, 15, step)]
+    backend = DeviceBackend(solver, np.arange(n), np.float64)
     backend.w, backend.rho = backend.begin()
     return backend
 
@@ -275,7 +275,7 @@ def phi(backend, w):
     """Return the value of the inner problem at w, by its definition."""
     whole = slice(0, backend.rows.n_rows)
     slack = backend.terms.slack(whole, backend.rows.responses(whole, w))
-    b = backend.terms.implied(whole, slack, backend.anchor, backend.rho).b
+    b, _ = backend.terms.implied(whole, slack, backend.anchor, backend.rho)
     value = 0.5 * (w**2).sum() + (b * slack).sum()
     if backend.terms.smooth:
         cost = np.where(backend.terms.cost > 0, backend.terms.cost, 1.0)[:, None]

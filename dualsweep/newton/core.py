@@ -8,7 +8,7 @@ import numpy as np
 
 from .._typing import Array, DeviceArray
 from ..kernels.certificate import relative
-from ..problems.run import Run
+from ..problems.run import Run, poll_all
 from .backend import Backend, StartOverError
 from .gradients import conjugate_gradients
 
@@ -89,8 +89,7 @@ class Iterate:
 
     def poll(self) -> bool:
         """Return whether to stop at once."""
-        stops = [run.poll() for run in self.runs]
-        return all(stops)
+        return poll_all(self.runs)
 
     @property
     def over(self) -> Array:

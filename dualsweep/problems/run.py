@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import asdict, dataclass, fields
 from math import sqrt
@@ -231,6 +231,12 @@ class Run:
             n_newton=self.n_newton,
             history=np.array(self.history, HISTORY_DTYPE),
         )
+
+
+def poll_all(runs: Iterable[Run]) -> bool:
+    """Poll each of the runs; return whether all of them are to stop."""
+    halted = [run.poll() for run in runs]
+    return all(halted)
 
 
 class PointRun(Run):

@@ -6,21 +6,23 @@ are float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from math import inf
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..._typing import Array, DeviceArray, DeviceDType, Namespace
 from ...newton.backend import Backend, Hessian, Measured
 from ...newton.tuning import DEVICE, DEVICE_MULTICLASS, Tuning
-from ...problems.run import Run
+from ...problems.run import poll_all
 from ...rows.passes import chunks
 from .arrays import Space
-from .rows import DeviceRows
 from .terms import Moves, Terms
+
+if TYPE_CHECKING:
+    from .solve import DeviceSolver
 
 # Products of a matrix with fewer columns take as long as with this many: they wait for memory.
 FEW_COLUMNS = 50
@@ -65,43 +67,23 @@ class DeviceBackend(DeviceArrays, Backend):
 
     Parameters
     ----------
-    rows, terms
-        The rows; labels, costs and losses.
-    w : array of shape (n_weights, n_columns)
-        Where to start.
-    anchor : array of shape (n_rows, n_columns) or None
-        Dual variables to start from; None if Newton steps need no anchor.
-    rho : array
-        The penalty of each problem to go on with; 0 to begin.
+    solver : DeviceSolver
+        The rows, the best weights and dual variables so far, and what certifies others.
+    numbers : array of int
+        The problems, by their numbers in the solver.
     dtype : dtype
         Precision of the steps.
-    runs : sequence of Run
-        The runs, which are polled.
-    numbers : array of int
-        The problems' numbers, for `certify`.
-    certify : callable
-        Called with this backend, weights, penalties and the chosen problems, to adopt these.
     """
 
     apart = False  # all problems are searched along their directions at once
     weights_of_b = False  # certificates are about w itself
 
-    def __init__(
-        self,
-        rows: DeviceRows,
-        terms: Terms,
-        w: DeviceArray,
-        anchor: DeviceArray | None,
-        rho: Array,
-        dtype: DeviceDType,
-        runs: Sequence[Run],
-        numbers: Array,
-        certify: Callable[[DeviceBackend, DeviceArray, Array, Array], None],
-    ) -> None:
-        self.rows, self.terms, self.dtype, self.space = rows, terms, dtype, rows.space
-        self.parts = rows.parts(terms.n_columns)
-        self.first_w, self.anchor, self.first_rho = w, anchor, rho
-        self.runs, self.numbers, self.certify = list(runs), numbers, certify
+    def __init__(self, solver: DeviceSolver, numbers: Array, dtype: DeviceDType) -> None:
+        self.solver, self.rows, self.parts = solver, solver.rows, solver.parts
+        self.numbers, self.dtype, self.space = numbers, dtype, solver.space
+        self.terms, self.runs = solver.terms.some(numbers), [solver.runs[p] for p in numbers]
+        smooth = self.terms.smooth
+        self.anchor = None if smooth else solver.dual_columns(numbers, dtype)
 
     @property
     def n_problems(self) -> int:
@@ -132,19 +114,17 @@ class DeviceBackend(DeviceArrays, Backend):
 
     def begin(self) -> tuple[DeviceArray, Array]:
         xp, terms, rows = self.xp, self.terms, self.rows
-        self.slack, self.along_slack, self.free = (
-            rows.table(terms.n_columns, self.dtype) for _ in range(3)
-        )
-        self.bound: DeviceArray | None = None
-        w = xp.asarray(self.first_w, copy=True)
+        w = xp.asarray(self.solver.terms.columns_of(self.numbers, self.solver.w), copy=True)
         start = xp.astype(w, self.dtype, copy=False)
-        for part in self.parts:
-            self.slack[part, :] = terms.slack(part, rows.responses(part, start))
+        self.slack = self.solver.filled(
+            terms.n_columns, self.dtype, lambda part: terms.slack(part, rows.responses(part, start))
+        )
+        self.along_slack, self.free = (rows.table(terms.n_columns, self.dtype) for _ in range(2))
+        self.bound: DeviceArray | None = None
         if terms.smooth:
             return w, np.zeros(self.n_problems)
-        cost = terms.cost
-        mean = float(xp.sum(cost)) / max(int(xp.sum(xp.astype(cost > 0, xp.int64))), 1)
-        return w, np.where(self.first_rho > 0, self.first_rho, self.tuning.first_rho / mean)
+        before = self.solver.rho[self.numbers]
+        return w, np.where(before > 0, before, self.tuning.first_rho / terms.mean_cost)
 
     def _anchor(self, part: slice) -> DeviceArray | None:
         return None if self.anchor is None else self.anchor[part, :]
@@ -156,7 +136,7 @@ class DeviceBackend(DeviceArrays, Backend):
     def measure(self, w: DeviceArray, rho: Array, step: Array, settled: Array) -> Measured:
         xp, terms = self.xp, self.terms
         w_of_b = xp.zeros_like(w)
-        losses, excess = (self.space.zeros((self.n_problems,), xp.float64) for _ in range(2))
+        sums = self.space.zeros((2, self.n_problems), xp.float64)
         bounds = []
         far, penalty, chosen = self.asarray(step, self.dtype), self.asarray(rho, self.dtype), None
         if settled.any():
@@ -168,20 +148,17 @@ class DeviceBackend(DeviceArrays, Backend):
                 slack = xp.where(far > 0, slack + far * self.along_slack[part, :], slack)
                 self.slack[part, :] = slack
             if chosen is not None:
-                b = terms.implied(part, slack, anchor, before).b
+                b, _ = terms.implied(part, slack, anchor, before)
                 anchor = xp.where(chosen, b, anchor)
                 self.anchor[part, :] = anchor  # type: ignore[index]
             b, (self.free[part, :], bound) = terms.implied(part, slack, anchor, penalty)
-            lost, more = terms.losses(part, slack, b)
-            losses += xp.astype(lost, xp.float64, copy=False)
-            excess += xp.astype(more, xp.float64, copy=False)
+            sums += xp.astype(terms.losses(part, slack, b), xp.float64, copy=False)
             self.rows.add(part, terms.signed(part, b), w_of_b)
             bounds.append(bound)
         self.bound = None if bounds[0] is None else xp.concat(bounds, axis=0)
         gradient = w - w_of_b
-        half = 0.5 * terms.dots(gradient, gradient)
-        found = self.numpy(xp.stack([half, terms.dots(w, w), losses, excess]))
-        return Measured(gradient, *found)
+        sizes = xp.stack([0.5 * terms.dots(gradient, gradient), terms.dots(w, w)])
+        return Measured(gradient, *self.numpy(sizes), *self.numpy(sums))
 
     def along(self, w: DeviceArray, p: DeviceArray, gradient: DeviceArray) -> Array:
         p = self.xp.astype(p, self.xp.float64, copy=False)
@@ -217,7 +194,7 @@ class DeviceBackend(DeviceArrays, Backend):
         for j in np.flatnonzero(wanted).tolist():
             columns = slice(j * c, (j + 1) * c)
             hessian = self._hessian_of(columns)
-            if self._stopped():
+            if poll_all(self.runs):
                 break
             direction = self._solved(hessian, self.xp.reshape(gradient[:, columns].T, (-1,)))
             out[:, columns] = self.xp.reshape(direction, (c, -1)).T
@@ -238,13 +215,9 @@ class DeviceBackend(DeviceArrays, Backend):
                 block = self._gram(self.terms.pair(moves, columns.start + a, columns.start + c))
                 hessian[a * d : (a + 1) * d, c * d : (c + 1) * d] = block
                 hessian[c * d : (c + 1) * d, a * d : (a + 1) * d] = block
-                if self._stopped():
+                if poll_all(self.runs):
                     return hessian
         return hessian
-
-    def _stopped(self) -> bool:
-        stops = [run.poll() for run in self.runs]
-        return all(stops)
 
     def _gram(self, scale: DeviceArray) -> DeviceArray:
         """Return ``sum_i scale_i x_i x_i'``; anything if told to stop."""
@@ -256,7 +229,7 @@ class DeviceBackend(DeviceArrays, Backend):
             Z = self.rows.some(chunk)
             factors = xp.astype(xp.take(scale, chunk, axis=0), xp.float64, copy=False)
             out += (Z * factors[:, None]).T @ Z
-            if self._stopped():
+            if poll_all(self.runs):
                 break
         return out
 
@@ -284,7 +257,7 @@ class DeviceBackend(DeviceArrays, Backend):
         return -gradient
 
     def hessian(self, rho: Array) -> Hessian:
-        diagonal = self.xp.ones_like(self.first_w[:, : self.terms.n_columns], dtype=self.dtype)
+        diagonal = 1 + self.space.zeros((self.rows.n_weights, self.terms.n_columns), self.dtype)
         for part in self.parts:
             free = self.terms.diagonal(part, self.moves(part, self.free))
             diagonal += self.rows.squares(part, free)
@@ -294,23 +267,31 @@ class DeviceBackend(DeviceArrays, Backend):
         return self.space.products(rough=True)
 
     def adopt(self, w: DeviceArray, rho: Array, chosen: Array) -> None:
-        self.certify(self, w, rho, chosen)
+        xp, every = self.xp, self.terms
+        terms, penalty = every.some(chosen), self.asarray(rho[chosen], xp.float64)
+
+        def dual_point(part: slice, slack: DeviceArray) -> DeviceArray:
+            near = self._anchor(part)
+            if near is not None:
+                near = xp.astype(every.columns_of(chosen, near), xp.float64, copy=False)
+            return terms.feasible(part, terms.implied(part, slack, near, penalty)[0], self.dtype)
+
+        numbers, w = self.numbers[chosen], every.columns_of(chosen, w)
+        self.solver.certify(numbers, terms, w, dual_point, self.dtype)
 
     def keep(self, stay: Array) -> None:
-        self.terms = self.terms.some(self.asarray(stay))
-        self.numbers, self.runs = self.numbers[stay], [self.runs[j] for j in stay]
-        self.slack, self.along_slack, self.free = (
-            self.some_columns(table, stay) for table in (self.slack, self.along_slack, self.free)
-        )
+        tables = self.slack, self.along_slack, self.free
+        self.slack, self.along_slack, self.free = (self.some_columns(t, stay) for t in tables)
         if self.anchor is not None:
             self.anchor = self.some_columns(self.anchor, stay)
+        self.terms = self.terms.some(stay)
+        self.numbers, self.runs = self.numbers[stay], [self.runs[j] for j in stay]
 
     def some_columns(self, table: DeviceArray, places: Array) -> DeviceArray:
-        """Return some columns of a table, a slice of the rows at a time."""
-        out = self.space.empty((table.shape[0], len(places)), table.dtype)
-        for part in self.parts:
-            out[part, :] = self.take(table[part, :], places, 1)
-        return out
+        """Return some columns of a table."""
+        return self.solver.filled(
+            len(places), table.dtype, lambda part: self.take(table[part, :], places, 1)
+        )
 
 
 class DeviceHessian(DeviceArrays, Hessian):
@@ -337,7 +318,7 @@ class DeviceHessian(DeviceArrays, Hessian):
         return self.xp.astype(gradient, self.backend.dtype)
 
     def keep(self, stay: Array) -> Hessian:
-        terms, diagonal = self.terms.some(self.asarray(stay)), self.take(self.diagonal, stay, 1)
+        terms, diagonal = self.terms.some(stay), self.take(self.diagonal, stay, 1)
         return DeviceHessian(
             self.backend, terms, self.backend.some_columns(self.free, stay), diagonal
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from ..._clock import clock
 from ..._typing import DeviceArray, Sparse
 from ...problems.result import Progress, Result
+from ...problems.run import Run
 from ...training.context import Context
 from ...training.formulations import AllAtOnce, Formulation, OneVersusRest, formulation_of
 from ...training.problems import Problems
@@ -32,19 +33,22 @@ MEMORY_PART = 0.9
 
 
 @singledispatch
-def terms_of(formulation: Formulation, space: Space, codes: Any, cost: Any, columns: Any) -> Terms:
+def terms_of(
+    formulation: Formulation, space: Space, codes: DeviceArray, cost: DeviceArray
+) -> Terms:
     """Return the terms of a formulation."""
     raise TypeError(f"A device has no terms of {type(formulation).__name__}.")
 
 
 @terms_of.register
-def _(formulation: OneVersusRest, space: Space, codes: Any, cost: Any, columns: Any) -> Terms:
-    return BinaryTerms(space, codes, cost, columns, formulation.loss)
+def _(formulation: OneVersusRest, space: Space, codes: DeviceArray, cost: DeviceArray) -> Terms:
+    return BinaryTerms(space, codes, cost, np.array(formulation.positives), formulation.loss)
 
 
 @terms_of.register
-def _(formulation: AllAtOnce, space: Space, codes: Any, cost: Any, columns: Any) -> Terms:
-    return MulticlassTerms(space, codes, cost, columns, formulation.crammer_singer)
+def _(formulation: AllAtOnce, space: Space, codes: DeviceArray, cost: DeviceArray) -> Terms:
+    k = len(formulation.classes)
+    return MulticlassTerms(space, codes, cost, k, formulation.crammer_singer)
 
 
 class DeviceProblems(Problems):
@@ -58,11 +62,9 @@ class DeviceProblems(Problems):
         self.primal_at_zero = formulation.primal_at_zero(cost)
         # Two classes as one problem have a model of one row, but weights and duals of two.
         self.doubled = formulation.together and k == 2
-        columns = np.array(getattr(formulation, "positives", range(k)))
         with self.space.current():
             codes = self.space.asarray(np.maximum(data.codes, 0), self.space.xp.int64)
-            arrays = codes, self.space.asarray(cost), self.space.asarray(columns)
-            self.terms = terms_of(formulation, self.space, *arrays)
+            self.terms = terms_of(formulation, self.space, codes, self.space.asarray(cost))
             self.shown = self.space.asarray(data.classes) if data.labels_there else data.classes
 
     def fits(self, duals: Any) -> bool:
@@ -114,32 +116,28 @@ class DeviceProblems(Problems):
         for p in range(len(self.names)):
             context.watcher.start(p)
         for g, group in enumerate(groups):
-            first = len(results)
-
-            def watch_group(p: int, progress: Progress, first: int = first) -> bool:
-                return watch(first + p, progress)
-
             with self.space.current():
                 terms, whole = self.terms, len(groups) == 1
                 if not whole:
-                    terms = terms.some(self.space.asarray(group))
+                    terms = terms.some(group)
                 alpha = None
                 if duals is not None:
                     alpha = self._alpha(rows, terms, duals if whole else duals[group])
                     alpha = best_start(rows, terms, alpha)
-                now = clock()
-                solver = DeviceSolver(
-                    rows,
-                    terms,
-                    self.primal_at_zero,
-                    self.data.sqnorm,
-                    alpha,
-                    watch_group,
-                    tol=settings.tol,
-                    max_iter=settings.max_iter,
-                    max_time=(deadline - now) / (len(groups) - g),
-                    stop=context.stop,
-                )
+                now, first = clock(), len(results)
+                runs = [
+                    Run(
+                        n_rows=terms.n_used,
+                        primal_at_zero=self.primal_at_zero,
+                        tol=settings.tol,
+                        max_iter=settings.max_iter,
+                        max_time=(deadline - now) / (len(groups) - g),
+                        stop=context.stop,
+                        watch=partial(watch, first + p),
+                    )
+                    for p in range(terms.n_problems)
+                ]
+                solver = DeviceSolver(rows, terms, self.data.sqnorm, runs, alpha)
                 solver.solve()
                 results += solver.results()
                 logger.info(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import numpy as np
 
 from ..._typing import Array, DeviceArray, DeviceDType
 from ...kernels.certificate import CALLS, DRIFT, N_TOTALS, certified
+from ...kernels.scaling import best_multiple
 from ...newton.core import newton, silent
-from ...problems.result import Progress, Result
-from ...problems.run import Run
+from ...problems.result import Result
+from ...problems.run import Run, poll_all
 from ...rows.functions import EPS, SMALLEST
 from .backend import DeviceBackend
 from .rows import DeviceRows
@@ -38,53 +37,40 @@ def bytes_per_class(rows: DeviceRows, terms: Terms, tol: float) -> float:
 
 
 class DeviceSolver:
-    """The runs of several problems, and the best weights and dual variables so far.
+    """The best weights and dual variables so far of several problems, and their runs.
 
-    Weights and dual variables are on the device, with a column per class.
+    Both are on the device, with a column per class.
 
     Parameters
     ----------
     rows, terms
         The rows; labels, costs and losses.
-    primal_at_zero : float
-        Objective of each problem where all weights are 0.
     sqnorm : array
         Squared norms of the rows, the bias included.
+    runs : list of Run
+        The run of each problem.
     alpha : array of shape (n_rows, n_columns) or None
         Feasible dual variables to start from.
-    watch : callable
-        Called with the number of a problem after each of its steps; true ends its run.
-    **limits
-        `tol`, `max_iter`, `max_time` and `stop`; see `Run`.
     """
 
     def __init__(
         self,
         rows: DeviceRows,
         terms: Terms,
-        primal_at_zero: float,
         sqnorm: DeviceArray,
+        runs: list[Run],
         alpha: DeviceArray | None,
-        watch: Callable[[int, Progress], bool],
-        **limits: Any,
     ) -> None:
-        self.rows, self.terms, self.space = rows, terms, rows.space
+        self.rows, self.terms, self.runs, self.space = rows, terms, runs, rows.space
         self.parts = rows.parts(terms.n_columns)
         xp = self.space.xp
         self.norm = xp.sqrt(sqnorm + rows.n_weights * SMALLEST)
-        self.n_members = int(xp.sum(xp.astype(terms.cost > 0, xp.int64)))
-        given: dict[str, Any] = {
-            "n_rows": self.n_members,
-            "primal_at_zero": primal_at_zero,
-            **limits,
-        }
-        self.runs = [Run(watch=partial(watch, p), **given) for p in range(terms.n_problems)]
         self.w = self.space.zeros((rows.n_weights, terms.n_columns), xp.float64)
         self.alpha: DeviceArray | None = None  # zeros
-        self.rho = np.zeros(len(self.runs))  # where Newton steps ended, if they began
+        self.rho = np.zeros(len(runs))  # where Newton steps ended, if they began
         if alpha is not None:
             self._certify_start(alpha)
-        for run in self.runs:
+        for run in runs:
             if not run.history:
                 run.record()
 
@@ -94,46 +80,31 @@ class DeviceSolver:
         xp, narrow = self.space.xp, is_narrow(self.rows, self.runs[0].tol)
         with self.space.products():
             for dtype in [xp.float32, xp.float64] if narrow else [xp.float64]:
-                problems = np.flatnonzero([not run.over for run in self.runs])
-                stops = [run.poll() for run in self.runs]
-                if not len(problems) or all(stops):
+                left = np.flatnonzero([not run.over for run in self.runs])
+                if poll_all(self.runs) or not len(left):
                     break
-                terms, w, anchor = self.terms, self.w, self.alpha
-                if len(problems) < terms.n_problems:
-                    index = self.space.asarray(problems)
-                    terms, w = terms.some(index), xp.take(w, index, axis=1)
-                    anchor = None if anchor is None else xp.take(anchor, index, axis=1)
-                runs = [self.runs[p] for p in problems]
-                anchor = None if terms.smooth else self.copied(anchor, terms.n_columns, dtype)
-                backend = DeviceBackend(
-                    self.rows,
-                    terms,
-                    w,
-                    anchor,
-                    self.rho[problems],
-                    dtype,
-                    runs,
-                    problems,
-                    self.adopt,
-                )
-                self.rho[problems] = newton(backend, runs)
+                backend = DeviceBackend(self, left, dtype)
+                self.rho[left] = newton(backend, backend.runs)
 
-    def adopt(self, backend: DeviceBackend, w: DeviceArray, rho: Array, chosen: Array) -> None:
-        """Certify the weights of some problems of a backend, and keep what is better."""
-        xp, terms, anchor = self.space.xp, backend.terms, backend.anchor
-        some, index = len(chosen) < terms.n_problems, self.space.asarray(chosen)
-        penalty = self.space.asarray(rho[chosen], xp.float64)
-        if some:
-            terms, w = terms.some(index), xp.take(w, index, axis=1)
+    def filled(
+        self, n_columns: int, dtype: DeviceDType, values: Callable[[slice], DeviceArray]
+    ) -> DeviceArray:
+        """Return a table of a number per row and column, filled in slice by slice."""
+        out = self.rows.table(n_columns, dtype)
+        for part in self.parts:
+            out[part, :] = self.space.xp.astype(values(part), dtype, copy=False)
+        return out
 
-        def dual_point(part: slice, slack: DeviceArray) -> DeviceArray:
-            near = None
-            if anchor is not None:
-                near = xp.take(anchor[part, :], index, axis=1) if some else anchor[part, :]
-                near = xp.astype(near, xp.float64, copy=False)
-            return terms.feasible(part, terms.implied(part, slack, near, penalty).b, backend.dtype)
+    def dual_columns(self, places: Array, dtype: DeviceDType) -> DeviceArray:
+        """Return a copy of the dual variables of some problems, in some precision."""
+        n_columns = self.terms.some(places).n_columns
 
-        self._certify(backend.numbers[chosen], terms, w, dual_point, backend.dtype)
+        def values(part: slice) -> DeviceArray:
+            if self.alpha is None:
+                return self.space.zeros((part.stop - part.start, n_columns), dtype)
+            return self.terms.columns_of(places, self.alpha[part, :])
+
+        return self.filled(n_columns, dtype, values)
 
     def _certify_start(self, alpha: DeviceArray) -> None:
         """Certify dual variables to start from, with the weights that they make up."""
@@ -141,11 +112,11 @@ class DeviceSolver:
         for part in self.parts:
             b = self.space.xp.astype(alpha[part, :], w.dtype, copy=False)
             self.rows.add(part, self.terms.signed(part, b), w)
-        everything = np.arange(self.terms.n_problems)
-        self._certify(everything, self.terms, w, lambda part, slack: alpha[part, :], alpha.dtype)
+        everything = np.arange(len(self.runs))
+        self.certify(everything, self.terms, w, lambda part, slack: alpha[part, :], alpha.dtype)
 
     @silent
-    def _certify(
+    def certify(
         self,
         problems: Array,
         terms: Terms,
@@ -155,7 +126,7 @@ class DeviceSolver:
     ) -> None:
         """Compute the certificate of weights of some problems, and keep them where it is better.
 
-        That is ``P(w) - D(alpha)``, all in float64 from w and the dual variables as they are kept.
+        It is ``P(w) - D(alpha)``, all in float64 from w and the dual variables as they are kept.
         """
         xp, n = self.space.xp, terms.n_problems
         alpha = self.rows.table(terms.n_columns, dtype)
@@ -171,16 +142,14 @@ class DeviceSolver:
             b = xp.astype(alpha[part, :], xp.float64, copy=False)
             self.rows.add(part, terms.signed(part, b), w_of_alpha)
             sizes = Sizes(self.norm[part], self.rows.rounding(part), length)
-            totals += xp.stack(list(terms.certify(part, slack, b, sizes)))
+            totals += terms.certify(part, slack, b, sizes)
         away = w - w_of_alpha
         distance = (1.0 + summands * EPS) * np.sqrt(self.space.numpy(terms.dots(away, away)))
         sums = np.zeros((N_TOTALS, n))
         sums[: DRIFT + 1], sums[CALLS] = self.space.numpy(totals), summands + self.rows.n_rows
         better = []
         for j, length_squared in enumerate(self.space.numpy(size).tolist()):
-            found = certified(
-                length_squared, sums[:, j], self.n_members, distance=float(distance[j])
-            )
+            found = certified(length_squared, sums[:, j], terms.n_used, distance=float(distance[j]))
             run = self.runs[int(problems[j])]
             if found.gap < run.gap:
                 better.append(j)
@@ -193,30 +162,19 @@ class DeviceSolver:
             self.w, self.alpha = w, alpha
             return
         if better and (self.alpha is None or self.alpha.dtype != alpha.dtype):
-            self.alpha = self.copied(self.alpha, self.terms.n_columns, alpha.dtype)
+            self.alpha = self.dual_columns(np.arange(len(self.runs)), alpha.dtype)
         for j in better:
             p = int(problems[j])
             self.w[:, p] = w[:, j]
             self.alpha[:, p] = alpha[:, j]  # type: ignore[index]
 
-    def copied(self, table: DeviceArray | None, n_columns: int, dtype: DeviceDType) -> DeviceArray:
-        """Return a copy of dual variables in some precision; zeros for None."""
-        out = self.rows.table(n_columns, dtype)
-        for part in self.parts:
-            if table is None:
-                out[part, :] = self.space.zeros((part.stop - part.start, n_columns), dtype)
-            else:
-                out[part, :] = self.space.xp.astype(table[part, :], dtype, copy=False)
-        return out
-
     def results(self) -> list[Result]:
         """Return what has been reached, without the dual variables, which are `alpha`."""
         if self.alpha is None:
-            self.alpha = self.copied(None, self.terms.n_columns, self.rows.X.dtype)
-        single = len(self.runs) == 1
+            self.alpha = self.dual_columns(np.arange(len(self.runs)), self.rows.X.dtype)
+        ws = [self.terms.columns_of(np.array([p]), self.w) for p in range(len(self.runs))]
         return [
-            run.result(w=self.w if single else self.w[:, p : p + 1], alpha=None, slack=None)
-            for p, run in enumerate(self.runs)
+            run.result(w=w, alpha=None, slack=None) for run, w in zip(self.runs, ws, strict=True)
         ]
 
 
@@ -236,10 +194,8 @@ def best_start(rows: DeviceRows, terms: Terms, alpha: DeviceArray) -> DeviceArra
         total += terms.dots(b, xp.ones_like(b)) - linear
         square += curved
         room = xp.minimum(room, terms.room(part, b))
-    curvature = square + terms.dots(w, w)
-    positive = (curvature > 0) & (total > 0)
-    best = xp.where(positive, total / xp.where(positive, curvature, xp.ones_like(total)), 0 * total)
-    best = xp.minimum(best, room)
+    found = space.numpy(xp.stack([total, square + terms.dots(w, w), room]))
+    best = space.asarray(np.array([best_multiple(*each) for each in found.T]))
     for part in parts:
         b = terms.clipped(part, best * xp.astype(alpha[part, :], xp.float64))
         alpha[part, :] = terms.feasible(part, b, alpha.dtype)

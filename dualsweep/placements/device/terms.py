@@ -9,9 +9,12 @@ them together where all classes are one problem (`MulticlassTerms`). The formula
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from copy import copy
 from typing import NamedTuple
 
-from ..._typing import DeviceArray, DeviceDType
+import numpy as np
+
+from ..._typing import Array, DeviceArray, DeviceDType
 from ...kernels.certificate import UNDERFLOW
 from ...kernels.multiclass import OF_SUMS, OF_VIOLATION, SQRT_2
 from ...losses import Loss, on_arrays
@@ -31,37 +34,12 @@ class Moves(NamedTuple):
     bound: DeviceArray | None = None
 
 
-class Implied(NamedTuple):
-    """The dual variables b that slacks and anchors imply, and how they move."""
-
-    b: DeviceArray
-    moves: Moves
-
-
-class Losses(NamedTuple):
-    """The losses of each problem, and their excess over what b proves."""
-
-    losses: DeviceArray
-    excess: DeviceArray
-
-
 class Sizes(NamedTuple):
     """What rounding is in proportion to, in a certificate."""
 
     norm: DeviceArray  # of each row of a slice
     rounding: DeviceArray  # error of the responses of each, in parts of both lengths
     length: DeviceArray  # of the weights of each problem
-
-
-class Sums(NamedTuple):
-    """What a certificate adds up; see `dualsweep.kernels.certificate`, for the order too."""
-
-    losses: DeviceArray
-    spread: DeviceArray
-    shares: DeviceArray
-    seen: DeviceArray
-    lengths: DeviceArray
-    drift: DeviceArray
 
 
 class Terms(ABC):
@@ -75,19 +53,23 @@ class Terms(ABC):
         Number of each row's class.
     cost : array of float64
         Cost of each row, 0 for those that are not part of the problem.
-    columns : array of int64
+    columns : array of int64, on the host
         The class that each column is about.
     """
 
     smooth = False  # whether Newton steps need no anchor
     n_problems: int
 
-    def __init__(
-        self, space: Space, codes: DeviceArray, cost: DeviceArray, columns: DeviceArray
-    ) -> None:
-        self.space, self.codes, self.cost, self.columns = space, codes, cost, columns
-        self.n_columns: int = columns.shape[0]
+    def __init__(self, space: Space, codes: DeviceArray, cost: DeviceArray, columns: Array) -> None:
+        self.space, self.codes, self.cost = space, codes, cost
+        self.columns, self.n_columns = space.asarray(columns), len(columns)
+        self.n_used = int(space.xp.sum(space.xp.astype(cost > 0, space.xp.int64)))
         self._costs = {cost.dtype: cost[:, None]}
+
+    @property
+    def mean_cost(self) -> float:
+        """The mean cost of the rows that have one."""
+        return float(self.space.xp.sum(self.cost)) / max(self.n_used, 1)
 
     def costs(self, part: slice, dtype: DeviceDType) -> DeviceArray:
         """Return the costs of a slice as a column."""
@@ -99,9 +81,16 @@ class Terms(ABC):
         """Return where the column is that of the row's class."""
         return self.codes[part][:, None] == self.columns[None, :]
 
-    def some(self, places: DeviceArray) -> Terms:
-        """Return the terms of the problems at these places; a single problem stays what it is."""
+    def some(self, places: Array) -> Terms:
+        """Return the terms of the problems at these places, in ascending order.
+
+        A single problem stays what it is.
+        """
         return self
+
+    def columns_of(self, places: Array, table: DeviceArray) -> DeviceArray:
+        """Return the columns of these problems; if it is all, the table itself."""
+        return table
 
     @abstractmethod
     def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
@@ -118,12 +107,15 @@ class Terms(ABC):
     @abstractmethod
     def implied(
         self, part: slice, slack: DeviceArray, anchor: DeviceArray | None, rho: DeviceArray
-    ) -> Implied:
-        """Return the dual variables of Newton's inner problem; see `dualsweep.newton`."""
+    ) -> tuple[DeviceArray, Moves]:
+        """Return the dual variables b of Newton's inner problem, and how they move.
+
+        See `dualsweep.newton`.
+        """
 
     @abstractmethod
-    def losses(self, part: slice, slack: DeviceArray, b: DeviceArray) -> Losses:
-        """Return the losses, added up over the rows."""
+    def losses(self, part: slice, slack: DeviceArray, b: DeviceArray) -> DeviceArray:
+        """Return the losses of each problem, and their excess over what b proves."""
 
     @abstractmethod
     def signed(self, part: slice, b: DeviceArray) -> DeviceArray:
@@ -165,8 +157,8 @@ class Terms(ABC):
         """Return dual variables rounded to a precision, and still feasible."""
 
     @abstractmethod
-    def certify(self, part: slice, slack: DeviceArray, b: DeviceArray, sizes: Sizes) -> Sums:
-        """Return what a certificate adds up, in float64."""
+    def certify(self, part: slice, slack: DeviceArray, b: DeviceArray, sizes: Sizes) -> DeviceArray:
+        """Return what a certificate adds up, in float64; see `dualsweep.kernels.certificate`."""
 
 
 class BinaryTerms(Terms):
@@ -177,16 +169,23 @@ class BinaryTerms(Terms):
         space: Space,
         codes: DeviceArray,
         cost: DeviceArray,
-        columns: DeviceArray,
+        columns: Array,
         loss: Loss,
     ) -> None:
         super().__init__(space, codes, cost, columns)
         self.loss, self.on = loss, on_arrays(loss, space.xp)
         self.n_problems, self.smooth = self.n_columns, loss.smooth
 
-    def some(self, places: DeviceArray) -> BinaryTerms:
-        columns = self.space.xp.take(self.columns, places, axis=0)
-        return BinaryTerms(self.space, self.codes, self.cost, columns, self.loss)
+    def some(self, places: Array) -> BinaryTerms:
+        twin = copy(self)
+        twin.columns = self.space.xp.take(self.columns, self.space.asarray(places), axis=0)
+        twin.n_columns = twin.n_problems = len(places)
+        return twin
+
+    def columns_of(self, places: Array, table: DeviceArray) -> DeviceArray:
+        if len(places) == self.n_problems:
+            return table
+        return self.space.xp.take(table, self.space.asarray(places), axis=1)
 
     def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
         return self.space.xp.sum(A * B, axis=0)
@@ -199,17 +198,18 @@ class BinaryTerms(Terms):
 
     def implied(
         self, part: slice, slack: DeviceArray, anchor: DeviceArray | None, rho: DeviceArray
-    ) -> Implied:
+    ) -> tuple[DeviceArray, Moves]:
         v = slack if anchor is None else slack + rho * anchor
         b, free = self.on.proximal_dual(self.costs(part, slack.dtype), v, rho)
-        return Implied(b, Moves(free))
+        return b, Moves(free)
 
-    def losses(self, part: slice, slack: DeviceArray, b: DeviceArray) -> Losses:
+    def losses(self, part: slice, slack: DeviceArray, b: DeviceArray) -> DeviceArray:
         xp, cost = self.space.xp, self.costs(part, slack.dtype)
         losses = xp.sum(self.on.losses(cost, slack, b), axis=0)
         if self.smooth:
-            return Losses(losses, xp.zeros_like(losses))
-        return Losses(losses, losses - xp.sum(self.on.proven(cost, slack, b), axis=0))
+            return xp.stack([losses, xp.zeros_like(losses)])
+        proven = xp.sum(self.on.proven(cost, slack, b), axis=0)
+        return xp.stack([losses, losses - proven])
 
     def signed(self, part: slice, b: DeviceArray) -> DeviceArray:
         return self.space.xp.where(self.own(part), b, -b)
@@ -241,7 +241,7 @@ class BinaryTerms(Terms):
     def feasible(self, part: slice, b: DeviceArray, dtype: DeviceDType) -> DeviceArray:
         return self.on.rounded(self.costs(part, b.dtype), b, dtype)
 
-    def certify(self, part: slice, slack: DeviceArray, b: DeviceArray, sizes: Sizes) -> Sums:
+    def certify(self, part: slice, slack: DeviceArray, b: DeviceArray, sizes: Sizes) -> DeviceArray:
         xp, (norm, rounding, length) = self.space.xp, sizes
         error = (rounding * norm)[:, None] * length[None, :] + UNDERFLOW
         error += EPS * xp.abs(slack)
@@ -249,7 +249,7 @@ class BinaryTerms(Terms):
             self.costs(part, slack.dtype), b, slack, error
         )
         found = (lost + spread, spread, share, seen, xp.abs(b) * norm[:, None], xp.zeros_like(b))
-        return Sums(*(xp.sum(each, axis=0) for each in found))
+        return xp.stack([xp.sum(each, axis=0) for each in found])
 
 
 class MulticlassTerms(Terms):
@@ -265,10 +265,10 @@ class MulticlassTerms(Terms):
         space: Space,
         codes: DeviceArray,
         cost: DeviceArray,
-        columns: DeviceArray,
+        n_classes: int,
         joint: bool,
     ) -> None:
-        super().__init__(space, codes, cost, columns)
+        super().__init__(space, codes, cost, np.arange(n_classes))
         self.joint = joint
         self._levels = space.zeros((codes.shape[0], 1), cost.dtype)  # of the latest projections
 
@@ -287,15 +287,15 @@ class MulticlassTerms(Terms):
 
     def implied(
         self, part: slice, slack: DeviceArray, anchor: DeviceArray | None, rho: DeviceArray
-    ) -> Implied:
+    ) -> tuple[DeviceArray, Moves]:
         xp, cost = self.space.xp, self.costs(part, slack.dtype)
         u = slack / rho + anchor
         zero = xp.zeros_like(u)
         if not self.joint:
             b = xp.minimum(xp.maximum(u, zero), cost)
-            return Implied(b, Moves(xp.where((u > 0) & (u < cost), 1 / rho, zero)))
+            return b, Moves(xp.where((u > 0) & (u < cost), 1 / rho, zero))
         b, bound = self._projected(part, u, cost)
-        return Implied(b, Moves(xp.where(b > 0, 1 / rho, zero), bound))
+        return b, Moves(xp.where(b > 0, 1 / rho, zero), bound)
 
     def _projected(
         self, part: slice, u: DeviceArray, cost: DeviceArray
@@ -326,9 +326,9 @@ class MulticlassTerms(Terms):
         self._levels[part, :] = xp.astype(level + top, self._levels.dtype)
         return xp.maximum(u - level, zero), level > -top
 
-    def losses(self, part: slice, slack: DeviceArray, b: DeviceArray) -> Losses:
+    def losses(self, part: slice, slack: DeviceArray, b: DeviceArray) -> DeviceArray:
         losses = self._total(self._loss(slack) * self.costs(part, slack.dtype)[:, 0])
-        return Losses(losses, losses - self.dots(b, slack))
+        return self.space.xp.stack([losses, losses - self.dots(b, slack)])
 
     def _loss(self, slack: DeviceArray) -> DeviceArray:
         """Return the loss of each row; the slack of its own class is 0."""
@@ -410,7 +410,7 @@ class MulticlassTerms(Terms):
         factor = factor * (1 - 4 * float(xp.finfo(dtype).eps))
         return xp.where(over, b * factor, b)
 
-    def certify(self, part: slice, slack: DeviceArray, b: DeviceArray, sizes: Sizes) -> Sums:
+    def certify(self, part: slice, slack: DeviceArray, b: DeviceArray, sizes: Sizes) -> DeviceArray:
         xp, (norm, rounding, length) = self.space.xp, sizes
         cost = self.costs(part, slack.dtype)[:, 0]
         reach = SQRT_2 * length * norm
@@ -430,4 +430,4 @@ class MulticlassTerms(Terms):
         share = (1 + sums) * seen + 2 * wobble + part_over * xp.abs(product)
         lengths, drift = SQRT_2 * total * norm, SQRT_2 * (excess + sums * total) * norm
         found = (own + wobble, wobble, share, seen, lengths, drift)
-        return Sums(*map(self._total, found))
+        return xp.stack([self._total(each) for each in found])
