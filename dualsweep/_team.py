@@ -46,10 +46,17 @@ class Team:
     kernel : callable
         Takes the team's numbers and a number of polls. Does parts that `next_part` hands out until
         that returns a negative phase, which it returns.
+    patience : int
+        Polls for a part before a thread leaves.
     """
 
-    def __init__(self, workers: Workers, kernel: Callable[[Array, int], int]) -> None:
-        self.workers, self.kernel = workers, kernel
+    def __init__(
+        self,
+        workers: Workers,
+        kernel: Callable[[Array, int], int],
+        patience: int = PATIENCE,
+    ) -> None:
+        self.workers, self.kernel, self.patience = workers, kernel, patience
         self.numbers = np.zeros(24, np.int64)
         self.called = 0
 
@@ -78,7 +85,7 @@ class Team:
         def come() -> None:
             team = reference()
             if team is not None:
-                team.kernel(team.numbers, PATIENCE)
+                team.kernel(team.numbers, team.patience)
 
         self.called += missing
         self.workers.call(come, missing)

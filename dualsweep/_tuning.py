@@ -49,6 +49,20 @@ ENTRIES_PER_CALL = 20_000_000
 # rows; and with FIRST_MOMENTUM = 24, to a gap of 1e-6, 254 instead of 151.
 FIRST_MOMENTUM, WORTH_MOMENTUM = 32, 40.0
 
+# Problems that wait for others to take Newton steps with, at most: each has some numbers per row.
+MOST_WAITING = 64
+
+# Numbers that an array made of a slice of the rows has at most, in host memory where it should stay
+# in the cache; and bytes that there have to be, on a device, for each of its numbers: there are
+# several such arrays at a time.
+HOST_SLICE, SLICE_BYTES = 1 << 20, 256
+
+# Seconds that the data of a cluster may be lost before it counts as lost for good.
+LOST = 30.0
+
+# Seconds of compilation that people are told of.
+LONG_COMPILATION = 2.0
+
 # Bytes of svmlight text that a thread parses at a time.
 TEXT_CHUNK = 4 << 20
 

@@ -212,10 +212,9 @@ def test_processes_without_stderr(unsaid, compile_for, monkeypatch, capsys):
 
 FIT = """
 import numpy as np
-from dualsweep import LinearSVC
-from dualsweep.training import progress
+from dualsweep import LinearSVC, _tuning
 
-progress.LONG = 0.0  # however fast the machine is
+_tuning.LONG_COMPILATION = 0.0  # however fast the machine is
 X = np.random.default_rng(0).normal(size=(20, 3))
 for _ in range(2):
     LinearSVC(random_state=0).fit(X, X[:, 0] > 0)

@@ -284,9 +284,9 @@ def phi(backend, w):
 
 
 @pytest.mark.parametrize("layout", [DenseDeviceRows, SparseDeviceRows])
-def test_columns_are_summed_up(monkeypatch, layout):
+def test_columns_are_summed_up(tuned, layout):
     """In several parts, each row as often as it weighs, zeros not counted, nor the bias."""
-    monkeypatch.setattr("dualsweep.placements.device.rows.HOST_SLICE", 12)
+    tuned(HOST_SLICE=12)
     rng = np.random.default_rng(0)
     X, weight = rng.normal(size=(15, 3)) * (rng.random((15, 3)) < 0.6), rng.uniform(0, 2, 15)
     rows = layout(ON_HOST, sp.csr_array(X) if layout is SparseDeviceRows else X, 1.5)
@@ -423,10 +423,10 @@ def test_rounding_keeps_dual_variables_feasible():
 
 
 @pytest.mark.parametrize("params", FORMULATIONS, ids=NAMES)
-def test_slices_of_rows_change_nothing(monkeypatch, params):
+def test_slices_of_rows_change_nothing(tuned, params):
     X, y = some_digits()
     whole = train_in_namespace(X, y, tol=1e-6, **params)
-    monkeypatch.setattr(rows_module, "HOST_SLICE", 1000)
+    tuned(HOST_SLICE=1000)
     sliced = train_in_namespace(X, y, tol=1e-6, **params)
     assert len(DenseDeviceRows(ON_HOST, X, 1.0).parts(4)) > 10
     np.testing.assert_allclose(sliced.coef, whole.coef, atol=1e-4)
@@ -446,7 +446,7 @@ def test_groups_of_classes_when_memory_is_short():
 
 @pytest.mark.parametrize("params", FORMULATIONS, ids=NAMES)
 @pytest.mark.parametrize("n_classes", [2, 4])
-def test_tables_on_the_host_when_memory_is_short(monkeypatch, params, n_classes):
+def test_tables_on_the_host_when_memory_is_short(monkeypatch, tuned, params, n_classes):
     """Numbers per row and class are kept there, a slice of rows is trained on at a time."""
     tables = []
 
@@ -456,7 +456,7 @@ def test_tables_on_the_host_when_memory_is_short(monkeypatch, params, n_classes)
             return super().__getitem__(place)
 
     monkeypatch.setattr(rows_module, "OnHost", Spied)
-    monkeypatch.setattr(rows_module, "SLICE_BYTES", 1)
+    tuned(SLICE_BYTES=1)
     X, y = some_digits(n_classes)
     whole = train_in_namespace(X, y, tol=1e-6, **params)
     assert not tables
@@ -662,8 +662,8 @@ def test_memory_of_a_device_is_given_back(convert):
 @pytest.mark.gpu
 @on_gpu
 @pytest.mark.parametrize("params", FORMULATIONS, ids=NAMES)
-def test_tables_of_a_device_on_the_host(monkeypatch, convert, params):
-    monkeypatch.setattr(rows_module, "SLICE_BYTES", 1)
+def test_tables_of_a_device_on_the_host(tuned, convert, params):
+    tuned(SLICE_BYTES=1)
     X, y = some_digits()
     X, y = convert(np.repeat(X, 20, axis=0).astype(np.float32)), convert(np.repeat(y, 20))
     whole = LinearSVC(**params).fit(X, y)

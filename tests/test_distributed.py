@@ -35,11 +35,11 @@ SIZES = (260, 1, 0, 339)  # uneven partitions, one of them empty and one of a si
 
 
 @contextmanager
-def two_workers():
+def two_workers(**options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with (
-            LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+            LocalCluster(2, threads_per_worker=1, dashboard_address=":0", **options) as cluster,
             Client(cluster) as client,
         ):
             yield client
@@ -58,9 +58,24 @@ def mortal():
         yield client
 
 
+@pytest.fixture
+def small():
+    """A client of workers that may take 10 kB, though Python alone takes more."""
+    limits = ["target", "spill", "pause", "terminate"]
+    ignored = {f"distributed.worker.memory.{limit}": False for limit in limits}
+    with dask.config.set(ignored), two_workers(memory_limit=10_000) as client:
+        yield client
+
+
 @pytest.fixture(scope="module")
 def text():
     return make_text_like(600, 80, mean_length=10, noise=0.1, dtype=np.float64, random_state=3)
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """Text of so many words that rounds of sweeps come before Newton steps."""
+    return make_text_like(600, 300, mean_length=10, noise=0.1, dtype=np.float64, random_state=3)
 
 
 @pytest.fixture(scope="module")
@@ -229,11 +244,9 @@ def test_what_cannot_be_trained_is_refused(client, text):
 
 
 @pytest.mark.parametrize(("method", "at"), [("sweeps", 3), ("sweeps", 9), ("newton", 7)])
-def test_a_worker_that_is_killed(mortal, text, monkeypatch, method, at):
+def test_a_worker_that_is_killed(mortal, text, wide, monkeypatch, method, at):
     """In the middle of training: its partitions are computed again, the certificate holds."""
-    X, y = text
-    if method == "sweeps":
-        monkeypatch.setattr("dualsweep.placements.cluster.partitions.AT_ONCE", 0)
+    X, y = wide if method == "sweeps" else text
     asked = []
     ask = Cluster._ask
 
@@ -252,7 +265,8 @@ def test_a_worker_that_is_killed(mortal, text, monkeypatch, method, at):
     assert_certified(model, X, y)
 
 
-def test_a_partition_that_cannot_be_computed_again(mortal, text):
+def test_a_partition_that_cannot_be_computed_again(mortal, text, tuned):
+    tuned(LOST=1.0)
     X, y = text
     held = [dask.delayed(mortal.scatter(part)) for part in (X, y)]
     model = LinearSVC(C=0.1, random_state=0, client=mortal)
@@ -266,40 +280,33 @@ def test_a_partition_that_cannot_be_computed_again(mortal, text):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Cluster, "_ask", ask_and_kill)
-        patch.setattr("dualsweep.placements.cluster.client.LOST", 1.0)
         with pytest.raises(RuntimeError, match="cannot be computed again"):
             model.fit([tuple(held)])
 
 
 @pytest.mark.parametrize("dense", [False, True])
-def test_rows_past_the_memory_of_workers_are_read_from_disk(client, text, dense, monkeypatch):
+def test_rows_past_the_memory_of_workers_are_read_from_disk(small, text, wide, dense, monkeypatch):
     """Each time that they are looked at, and the files are gone in the end."""
 
     def on_disk(dask_worker):
         files = Path(dask_worker.local_directory).glob("dualsweep-*/*.npy")
         return [held.X is None for held in worker._held.values()], len(list(files))
 
-    X, y = text
-    monkeypatch.setattr("dualsweep.placements.cluster.partitions.AT_ONCE", 0 if dense else 200)
+    X, y = wide if dense else text
     parts = delayed_blocks(X.toarray() if dense else X, y, (200, 200, 200))
     seen = []
     ask = Cluster._ask
 
     def ask_and_look(self, *question):
-        seen.append(client.run(on_disk).values())
+        seen.append(small.run(on_disk).values())
         return ask(self, *question)
 
     monkeypatch.setattr(Cluster, "_ask", ask_and_look)
-    fits = worker.FITS
-    client.run(lambda: setattr(worker, "FITS", 0.0))
-    try:
-        model = LinearSVC(C=0.1, random_state=0).fit(parts)
-    finally:
-        client.run(lambda: setattr(worker, "FITS", fits))
+    model = LinearSVC(C=0.1, random_state=0, client=small).fit(parts)
     assert all(sum(n for _, n in workers) == 3 * (1 if dense else 3) for workers in seen)
     assert all(all(held) for workers in seen for held, _ in workers)
     assert_certified(model, X, y)
-    assert all(n == 0 for _, n in client.run(on_disk).values())
+    assert all(n == 0 for _, n in small.run(on_disk).values())
 
 
 def test_workers_that_only_the_scheduler_can_reach(client, text, monkeypatch):

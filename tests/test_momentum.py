@@ -15,7 +15,7 @@ from dualsweep.datasets import make_text_like
 from dualsweep.problems.run import PointRun
 from dualsweep.solvers.costs import costs_of
 from dualsweep.solvers.momentum import Momentum
-from dualsweep.solvers.policy import TRIAL, Policy
+from dualsweep.solvers.policy import LAST_SWEEPS, TRIAL, Policy
 from dualsweep.solvers.schedules import SCHEDULES
 from dualsweep.solvers.solve import solve
 from dualsweep.solvers.sweeps import MemorySweeper, sweeps
@@ -103,7 +103,6 @@ def test_certificates_hold(hurry, advance, formulation, tol):
 def test_a_run_that_ends_early_has_the_certificate_of_its_alpha(
     hurry, monkeypatch, formulation, epochs, end
 ):
-    monkeypatch.setattr("dualsweep.solvers.policy.LAST_SWEEPS", 0)  # momentum to the end
     problem, oracle, dense = problem_of(formulation)
     duals = []
     monkeypatch.setattr(Momentum, "observe", _recording(Momentum.observe, duals))
@@ -113,7 +112,8 @@ def test_a_run_that_ends_early_has_the_certificate_of_its_alpha(
         max_iter=epochs if end == "max_iter" else 1000,
         stop=lambda: end == "stop" and run.epoch >= epochs - 1,
     )
-    policy = Policy(costs_of(problem), "sweep", run.tol, run.max_iter, momentum=True)
+    later = run.max_iter + LAST_SWEEPS  # momentum to the end
+    policy = Policy(costs_of(problem), "sweep", run.tol, later, momentum=True)
     monkeypatch.setattr(policy, "wants_newton", lambda: end == "give_up" and run.epoch >= epochs)
     sweeps(run, MemorySweeper(run, "auto", (0,)), policy)
     assert run.epoch == epochs

@@ -22,6 +22,7 @@ from dualsweep.newton.host import (
 )
 from dualsweep.newton.slacks import slacks_of
 from dualsweep.newton.tuning import DIRECT
+from dualsweep.problems.binary import BinaryProblem
 from dualsweep.problems.run import PointRun
 from dualsweep.rows.passes import SMALL_SUMS
 from dualsweep.solvers.costs import costs_of
@@ -243,11 +244,21 @@ def test_a_hessian_that_float32_is_too_rough_for(loss):
     assert oracle.gap(result.w, result.alpha) <= 1.01e-6 * result.primal
 
 
+class Hard(BinaryProblem):
+    """A problem whose Newton steps get stuck."""
+
+
+class HardSlacks(BinarySlacks):
+    tuning = replace(DIRECT, max_steps=2)
+
+
+slacks_of.register(Hard, HardSlacks)
+
+
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-def test_sweeps_go_on_where_newton_gets_stuck(monkeypatch, loss):
+def test_sweeps_go_on_where_newton_gets_stuck(loss):
     problem = naive.library_problem(*naive.random_data(30, 8), 1.0, loss, BIAS)
-    monkeypatch.setattr(BinarySlacks, "tuning", replace(DIRECT, max_steps=2))
-    result = solve(problem, solver="newton", tol=1e-6, max_iter=100_000)
+    result = solve(Hard(**vars(problem)), solver="newton", tol=1e-6, max_iter=100_000)
     assert result.converged
     assert result.n_iter > 2
 
@@ -486,7 +497,7 @@ def test_models_of_dense_rows_do_not_depend_on_their_threads(monkeypatch, tuned,
     alone = LinearSVC(max_time=1e9, **params).fit(X, y)  # each class in its share of the time
     assert alone.primal_objective_ == pytest.approx(one.primal_objective_, rel=1e-3)
     together.clear()
-    monkeypatch.setattr("dualsweep.training.fitting.MOST_WAITING", 4)
+    tuned(MOST_WAITING=4)
     some = LinearSVC(**params).fit(X, y)
     assert together == [4, 4, 2]
     np.testing.assert_allclose(some.coef_, one.coef_, atol=1e-6)

@@ -7,7 +7,6 @@ import scipy.sparse as sp
 from naive import augment
 
 from dualsweep._threads import Workers
-from dualsweep.rows import layouts
 from dualsweep.rows.functions import (
     row_axpy,
     row_dot,
@@ -17,7 +16,7 @@ from dualsweep.rows.functions import (
     row_prefetch_head,
     row_sqnorm,
 )
-from dualsweep.rows.layouts import CSRRows, as_rows, check_sparse, n_rows, n_stored
+from dualsweep.rows.layouts import PART_ENTRIES, CSRRows, as_rows, check_sparse, n_rows, n_stored
 from dualsweep.rows.many_classes import row_add_few, row_scores, row_scores_few
 from dualsweep.rows.passes import Passes
 
@@ -264,17 +263,22 @@ def test_wrong_column_indices_raise(index, wrong, position):
         as_rows(X, 1.0)
 
 
-@pytest.mark.parametrize("row", [0, 7, 12, 19])
+@pytest.mark.parametrize("row", [0, 7, 12, 19])  # of 20
 @pytest.mark.parametrize("n_threads", [1, 3])
-def test_indices_are_looked_at_in_parts(monkeypatch, row, n_threads):
-    monkeypatch.setattr(layouts, "PART_ENTRIES", 10)
+def test_indices_are_looked_at_in_parts(row, n_threads):
+    n = PART_ENTRIES  # rows, so that there are three parts
+    row = row * n // 20
     with Workers(n_threads) as workers:
-        X = sp.csr_matrix((np.ones(60), np.tile([0, 3, 5], 20), 3 * np.arange(21)), shape=(20, 6))
+        indptr = 3 * np.arange(n + 1)
+        X = sp.csr_matrix((np.ones(3 * n), np.tile([0, 3, 5], n), indptr), shape=(n, 6))
         assert as_rows(X, 1.0, workers).data is not None
         X.indices[3 * row + 1] = 0  # twice in its row
         rows = as_rows(X, 1.0, workers)
-        assert_same_rows(rows, augment(X.toarray(), 1.0))
-        assert rows.data.size == 59
+        assert rows.data.size == 3 * n - 1
+        np.testing.assert_array_equal(np.diff(rows.indptr), 3 - (np.arange(n) == row))
+        start = int(rows.indptr[row])
+        np.testing.assert_array_equal(rows.data[start : start + 2], [2.0, 1.0])
+        np.testing.assert_array_equal(rows.indices[start : start + 2], [0, 5])
         X.indices[3 * row + 1] = 6
         with pytest.raises(ValueError, match=r"column index outside 0\.\.5"):
             as_rows(X, 1.0, workers)

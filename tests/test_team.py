@@ -90,10 +90,9 @@ def test_every_part_is_done_once(monkeypatch, n_threads):
 
 def test_who_was_called_stays_for_the_next_phase_unless_dismissed(monkeypatch):
     monkeypatch.setattr(_team, "count_cores", lambda: 3)
-    monkeypatch.setattr(_team, "PATIENCE", 1 << 60)
     done = np.zeros((1, 6), int)
     with Workers(3) as workers:
-        team = _team.Team(workers, partial(count_parts, done))
+        team = _team.Team(workers, partial(count_parts, done), patience=1 << 60)
         for phases in range(1, 5):
             team.do(0, 6)
             assert team.called == phases + 2  # the leader each time, and two others

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _tuning
 from .._clock import clock
 from ..newton.host import newton_on_host
 from ..problems.result import ESTIMATES_DTYPE, Progress, Result
@@ -22,9 +23,6 @@ logger = logging.getLogger("dualsweep")
 # Epochs that make a model which is of use beside others. On 1,000 authors the accuracy after one,
 # two and three sweeps of each class is 12.1, 35.4 and 40.7 %, of models trained to 0.001 40.8 %.
 LEAST_EPOCHS = 3
-
-# Problems that wait for others to take Newton steps with, at most: each has some numbers per row.
-MOST_WAITING = 64
 
 
 @dataclass(frozen=True)
@@ -165,7 +163,7 @@ def train(
 
     results = []
     parallel = context.workers.map if at_once > 1 else map
-    some = MOST_WAITING if together > 1 else n
+    some = _tuning.MOST_WAITING if together > 1 else n
     for start in range(0, n, some):
         results.extend(parallel(solve_one, range(n)[start : start + some]))
         waiting = [p for p, result in enumerate(results) if isinstance(result, Started)]

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from .. import _tuning
 from .._clock import seconds_compiling
 from .._jit import on_compilation
 
 logger = logging.getLogger("dualsweep")
 
-LONG = 2.0  # seconds of compilation that people are told of
 _suggested = False  # whether they were, in this process
 
 
@@ -50,7 +50,7 @@ def suggest_warm_up() -> Iterator[None]:
         nonlocal compiles
         compiles = True
         seconds = seconds_compiling() - before
-        if seconds > LONG:
+        if seconds > _tuning.LONG_COMPILATION:
             _suggest(seconds)
 
     on_compilation.append(look)

@@ -20,6 +20,7 @@ from distributed.actor import ProxyRPC
 from distributed.protocol import to_serialize
 from distributed.scheduler import KilledWorker
 
+from ... import _tuning
 from .collections import Lazy
 from .partitions import Answer, Numbers, Question
 from .worker import (
@@ -39,7 +40,6 @@ LOOK_AFTER = 1.0  # seconds to wait for answers before asking whether all worker
 # How often workers may be lost before training gives up, and how many seconds partitions may take
 # to be computed without any of them being done.
 MOST_LOSSES, PATIENCE = 10, 300.0
-LOST = 30.0  # seconds that data may be lost before it counts as lost for good
 
 
 class WorkerLostError(Exception):
@@ -117,7 +117,7 @@ class Cluster:
         while True:
             statuses = [future.status for future in futures]
             # What can be computed again is lost for a moment only.
-            late = monotonic() - since > LOST
+            late = monotonic() - since > _tuning.LOST
             if "cancelled" in statuses or (late and "lost" in statuses):
                 raise RuntimeError(
                     "A partition was lost with the worker that had it, and it cannot be computed "

@@ -9,17 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from copy import copy
 
+from ... import _tuning
 from ..._typing import DeviceArray, DeviceDType
 from ...rows.functions import EPS
 from ...rows.passes import chunks
 from .arrays import OnHost, Space
 
-# Numbers that an array made of a slice of the rows has at most, on a device and in host memory,
-# where it should stay in the cache.
-SLICE, HOST_SLICE = 1 << 26, 1 << 20
-
-# Bytes that there have to be for each of these numbers: there are several such arrays at a time.
-SLICE_BYTES = 256
+# Numbers that an array made of a slice of the rows has at most on a device.
+SLICE = 1 << 26
 
 # A copy of X in float64 is kept where it takes at most this part of the memory that is free;
 # else a slice is converted each time it is needed.
@@ -54,12 +51,13 @@ class DeviceRows(ABC):
     def parts(self, n_classes: int) -> list[slice]:
         """Cut the rows into slices for arrays with so many columns."""
         free = min(self.space.free_bytes(), self.limit)
-        most = HOST_SLICE if free == float("inf") else min(SLICE, int(free / SLICE_BYTES))
+        each = _tuning.SLICE_BYTES
+        most = _tuning.HOST_SLICE if free == float("inf") else min(SLICE, int(free / each))
         width = n_classes + self._width
         if most < width and self.spilled:
             raise MemoryError(
                 f"On {self.n_rows:,} rows and {n_classes} classes, {free:,.0f} bytes besides X are "
-                f"too little to train in: raise memory_limit to {SLICE_BYTES * width:,} or more."
+                f"too little to train in: raise memory_limit to {each * width:,} or more."
             )
         return list(chunks(slice(0, self.n_rows), most // width))
 
