@@ -20,11 +20,15 @@ import scipy.sparse as sp
 import dualsweep.placements.cluster.rounds  # noqa: F401  (registers the sweeps)
 from dualsweep._threads import Workers
 from dualsweep.losses import LOSSES
-from dualsweep.placements.cluster.partitions import LocalPartitions, PartitionedProblem
+from dualsweep.placements.cluster.partitions import PartitionedProblem
 from dualsweep.problems.binary import BinaryProblem
 from dualsweep.rows.layouts import as_rows
 from dualsweep.rows.passes import passes_over
 from dualsweep.solvers.solve import solve
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+
+from local_partitions import LocalPartitions
 
 POSITIVE = {"blogs": 34, "covtype": 2}  # class of the binary task; else the largest
 

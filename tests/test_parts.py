@@ -6,13 +6,14 @@ from copy import copy
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from local_partitions import LocalPartitions
 from naive import library_problem
 
 import dualsweep.placements.cluster.rounds  # noqa: F401  (registers the sweeps)
 from dualsweep._threads import Workers
 from dualsweep.datasets import make_text_like
 from dualsweep.losses import LOSSES
-from dualsweep.placements.cluster.partitions import LocalPartitions, Partition, PartitionedProblem
+from dualsweep.placements.cluster.partitions import Partition, PartitionedProblem
 from dualsweep.problems.multiclass import MulticlassProblem
 from dualsweep.rows.layouts import as_rows
 from dualsweep.rows.passes import passes_over

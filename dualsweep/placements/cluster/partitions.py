@@ -11,7 +11,7 @@ wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from math import prod
@@ -204,60 +204,6 @@ class Partitions(Protocol):
         self, question: Question[Numbers], *sent: Numbers.args, **how: Numbers.kwargs
     ) -> Answer:
         """Ask each `Partition`, which is given its rows; return the sums of the answers."""
-
-
-class LocalPartitions:
-    """Partitions in this process, for tests and simulations.
-
-    Parameters
-    ----------
-    problems : list of BinaryProblem or MulticlassProblem
-        Their rows.
-    schedule : str
-        A name from `SCHEDULES`.
-    lose : callable
-        Told the number of each question, before it is answered; returns a partition to lose, or
-        None.
-    """
-
-    def __init__(
-        self,
-        problems: Sequence[MemoryProblem],
-        schedule: str = "auto",
-        lose: Callable[[int], int | None] = lambda t: None,
-    ) -> None:
-        self.problems, self.schedule, self.lose = problems, schedule, lose
-        self.n_parts, self.n_rows = len(problems), sum(problem.n_rows for problem in problems)
-        self.restarts = self.n_asked = 0
-        self.n_sent = self.n_summed = 0  # questions with weights, and answers
-        self.parts = [self._new(k) for k in range(self.n_parts)]
-
-    @property
-    def n_rounds(self) -> int:
-        """Rounds: a broadcast of weights, a sum of weights, or both."""
-        return max(self.n_sent, self.n_summed)
-
-    def _new(self, k: int) -> Partition:
-        return Partition(self.problems[k], self.schedule, (0, k))
-
-    def ask(
-        self, question: Question[Numbers], *sent: Numbers.args, **how: Numbers.kwargs
-    ) -> Answer:
-        """Ask each partition; return the sums of the answers."""
-        self.n_asked += 1
-        lost = self.lose(self.n_asked)
-        if lost is not None:
-            self.parts[lost] = self._new(lost)
-            self.restarts += 1
-        answers = [
-            question(part, problem, *sent, **how)
-            for part, problem in zip(self.parts, self.problems, strict=True)
-        ]
-        sums = (None if each[0] is None else sum(each) for each in zip(*answers, strict=True))
-        answer = Answer(*sums)
-        self.n_sent += bool(sent)
-        self.n_summed += answer.weights is not None
-        return answer
 
 
 class RemoteDuals(NamedTuple):
