@@ -28,6 +28,12 @@ Sparse: TypeAlias = Any
 # A matrix in host memory, of NumPy or SciPy.
 Matrix: TypeAlias = Any
 
+# Dual variables as a problem keeps them: an array, slots, blocks on disk, or what is on workers.
+DualPoint: TypeAlias = Any
+
+# Numbers of rows: an array, or the range of all.
+Members: TypeAlias = Any
+
 # The type of an argument as numba sees it, while a kernel is compiled.
 NumbaType: TypeAlias = Any
 

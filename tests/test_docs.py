@@ -45,7 +45,7 @@ def test_the_way_from_fit_to_the_kernel_is_as_drawn(monkeypatch):
     )
     found = []
 
-    def spy(**arguments):
+    def spy(*arguments):
         if not found:
             frame = sys._getframe(1)
             while frame is not None:
@@ -53,7 +53,7 @@ def test_the_way_from_fit_to_the_kernel_is_as_drawn(monkeypatch):
                 if package in path.parents:
                     found.append((path.relative_to(package).as_posix(), frame.f_code.co_name))
                 frame = frame.f_back
-        return sweep(**arguments)
+        return sweep(*arguments)
 
     package, sweep = Path(dualsweep.__file__).parent, binary.sweep
     monkeypatch.setattr(binary, "sweep", spy)

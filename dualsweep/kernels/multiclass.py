@@ -18,13 +18,15 @@ inner one.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from .._jit import generic, implements, jit, jit_inline, jit_sums, prefetch
 from .._typing import Array
 from ..rows.compensated import two_sum
 from ..rows.functions import EPS, row_prefetch, row_prefetch_head, row_rounding
-from ..rows.layouts import AnyRows, Rows
+from ..rows.layouts import AnyRows
 from ..rows.many_classes import row_add_few, row_scores, row_scores_few
 from .binary import HEAD_AHEAD, ROW_AHEAD, TINY
 from .certificate import CALLS, DRIFT, LENGTHS, LOSSES, SEEN, SHARES, SPREAD, row_norm
@@ -47,13 +49,19 @@ SQRT_2 = float(np.sqrt(2.0))
 OF_VIOLATION, OF_SUMS = 4.0, 8.0
 
 
+class MulticlassData(NamedTuple):
+    """The rows of a problem of many classes."""
+
+    rows: AnyRows
+    sqnorm: Array  # squared norms, the bias included
+    y: Array  # int64, the class of each
+    cost: Array
+    joint: bool  # Crammer-Singer, with dual variables in slots; else Weston-Watkins
+
+
 @jit
 def sweep_multiclass(
-    rows: Rows,
-    sqnorm: Array,
-    y: Array,
-    cost: Array,
-    joint: bool,
+    data: MulticlassData,
     shrunk: bool,
     order: Array,
     beta: Duals,
@@ -69,7 +77,7 @@ def sweep_multiclass(
     Updates `beta` and `W` in place. Per visit, ``gains[r] >= 0`` is what the dual gained, 0 if and
     only if nothing moved, and ``grads[r] >= 0`` how much the row violated its optimality conditions
     if it moved, or by how much it fulfilled them if it stayed. Per row, ``shares[i]`` becomes its
-    share of the duality gap before the visit. `joint` means Crammer-Singer, with `beta` in slots.
+    share of the duality gap before the visit.
 
     A step is computed over the few dual variables that are likely to move, and once more with the
     others where it shows that those would have to move too: it is exact, but for Crammer-Singer
@@ -81,6 +89,7 @@ def sweep_multiclass(
     the gains and the number of visits, which is less than asked for if a row's new dual variables
     do not fit into `beta`.
     """
+    rows, sqnorm, y, cost, joint = data
     n = order.shape[0]
     scores, t, b, new, step = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
     sorted_v = scratch[5]
@@ -319,14 +328,10 @@ def signed_duals(beta: Duals, members: Array, y: Array, out: Array) -> None:
 
 @jit
 def certify_rows_multiclass(
-    rows: AnyRows,
+    data: MulticlassData,
     scores: Array,
     members: Array,
-    y: Array,
-    cost: Array,
-    sqnorm: Array,
     beta: Duals,
-    joint: bool,
     length: float,
     level: float,
     firm: Array,
@@ -341,6 +346,7 @@ def certify_rows_multiclass(
     loses beyond ``b.t`` moves by `error` for each class that counts, either way. `b` is scratch for
     as many numbers as there are classes.
     """
+    rows, sqnorm, y, cost, joint = data
     losses, low, spread, shares, seen = 0.0, 0.0, 0.0, 0.0, 0.0
     lengths, drift = 0.0, 0.0
     sums = (scores.shape[1] + OF_SUMS) * EPS  # error of sums over classes

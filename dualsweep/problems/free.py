@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import frexp, fsum
-from typing import Any
 
 import numpy as np
 
-from .._typing import Array
+from .._typing import Array, DualPoint
 from ..kernels.certificate import DRIFT, LENGTHS, SHARES, squared_length
 from ..kernels.intercept import best_intercept
 from ..losses import of_numpy
@@ -31,7 +30,7 @@ class FreeProblem(BinaryProblem):
     """
 
     @property
-    def ridge(self) -> Any:
+    def ridge(self) -> Array:
         """How much the squares of the weights are penalised: the last one is not."""
         ridge = np.ones((self.passes.n_weights, 1))
         ridge[-1] = 0.0
@@ -54,7 +53,7 @@ class FreeProblem(BinaryProblem):
         sizes = np.abs(target - np.median(target))
         return float(sizes.mean()) if sizes.any() else 1.0
 
-    def size(self, w: Any) -> float:
+    def size(self, w: Array) -> float:
         """Return the squared length of the weights that are penalised."""
         return float(squared_length(w[:-1]))
 
@@ -63,7 +62,7 @@ class FreeProblem(BinaryProblem):
         target = np.broadcast_to(self.target, self.n_rows) - self.y * b
         return BinaryProblem(self.passes, self.sqnorm, self.y, self.cost, self.loss, target)
 
-    def balance(self, alpha: Any) -> None:
+    def balance(self, alpha: DualPoint) -> None:
         """Make ``sum_i y_i a_i`` 0 but for rounding, in place; of what overflowed, 0 is left."""
         alpha[~np.isfinite(alpha)] = 0.0
         signed = alpha * self.y
@@ -76,7 +75,9 @@ class FreeProblem(BinaryProblem):
         if large > small:
             alpha[signed > 0 if above > below else signed < 0] *= small / large
 
-    def fill_weights(self, members: Any, alpha: Any, w: Any, *, compensated: bool = False) -> None:
+    def fill_weights(
+        self, members: Array, alpha: DualPoint, w: Array, *, compensated: bool = False
+    ) -> None:
         """Make `alpha` feasible, and overwrite w with its weights and the best intercept."""
         self.balance(alpha)
         super().fill_weights(members, alpha, w, compensated=compensated)
@@ -92,14 +93,14 @@ class FreeProblem(BinaryProblem):
 
     def totals(
         self,
-        members: Any,
-        alpha: Any,
-        w: Any,
+        members: Array,
+        alpha: DualPoint,
+        w: Array,
         length: float,
-        slack: Any,
+        slack: Array,
         *,
         compensated: bool = False,
-    ) -> Any:
+    ) -> Array:
         """Return what a certificate adds up over `members`; fill in their slacks.
 
         With allowance for what is left of ``sum_i y_i a_i``: there is a feasible point in which the
@@ -120,11 +121,11 @@ class FreeProblem(BinaryProblem):
             totals[DRIFT] += 2.0 * off * totals[LENGTHS]
         return totals
 
-    def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
+    def best_scale(self, members: Array, alpha: DualPoint, slack: Array, w: Array) -> float:
         """Return 1: with other weights goes another intercept."""
         return 1.0
 
-    def rescaled(self, result: Result, seen: Array) -> tuple[Any, Known | None]:
+    def rescaled(self, result: Result, seen: Array) -> tuple[DualPoint, Known | None]:
         """Return the best feasible multiple of a solution for other costs."""
         w = result.w.copy()
         w[-1] = 0.0

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._typing import Array, DualPoint
+
 HISTORY_DTYPE = np.dtype(
     [
         ("problem", np.int64),  # which of several problems: the class in one-versus-rest, else 0
@@ -33,7 +35,7 @@ ESTIMATES_DTYPE = np.dtype(
 class Known(NamedTuple):
     """What is known of a dual point, but for rounding, without reading X."""
 
-    w: Any
+    w: Array
     primal: float
     gap: float
 
@@ -56,9 +58,9 @@ class Result:
     `primal`, and that of `alpha` at least `dual`; so is the optimum.
     """
 
-    w: Any
-    alpha: Any
-    slack: Any  # what the certificate saw of each row with a cost; None if it is not kept
+    w: Array
+    alpha: DualPoint
+    slack: Array | None  # what the certificate saw of each row with a cost; None if it is not kept
     primal: float
     dual: float
     gap: float
@@ -66,4 +68,4 @@ class Result:
     converged: bool
     n_iter: int  # sweeps and Newton steps
     n_newton: int  # Newton steps among them
-    history: Any
+    history: Array

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from .._clock import clock
+from .._typing import Array, DualPoint, Members
 from ..kernels.certificate import OF_OBJECTIVE, Certified, certified, feature_length, relative
 from ..rows.functions import EPS
 from .result import HISTORY_DTYPE, Known, Progress, Result
@@ -35,7 +36,7 @@ class Problem(Protocol):
         """Rows, with and without a cost."""
 
     @property
-    def candidates(self) -> Any:
+    def candidates(self) -> Members:
         """Numbers of the rows that are part of the problem."""
 
     @property
@@ -50,41 +51,43 @@ class Problem(Protocol):
     def weights_shape(self) -> tuple[int, ...]:
         """Shape of the weights."""
 
-    def zero_weights(self) -> Any:
+    def zero_weights(self) -> Array:
         """Return weights to start from."""
 
     @property
     def primal_at_zero(self) -> float:
         """Objective where all weights are 0."""
 
-    def zero_alpha(self) -> Any:
+    def zero_alpha(self) -> DualPoint:
         """Return dual variables to start from."""
 
-    def slack_at_zero(self) -> Any:
+    def slack_at_zero(self) -> Array | None:
         """Return what a certificate sees of each candidate there; None if that is not kept."""
 
-    def fill_weights(self, members: Any, alpha: Any, w: Any, *, compensated: bool = False) -> None:
+    def fill_weights(
+        self, members: Members, alpha: DualPoint, w: Array, *, compensated: bool = False
+    ) -> None:
         """Overwrite w with the weights of `alpha`, which is 0 on all rows but `members`."""
 
-    def size(self, w: Any) -> float:
+    def size(self, w: Array) -> float:
         """Return the squared length of the weights that are penalised, or slightly more."""
 
     def totals(
         self,
-        members: Any,
-        alpha: Any,
-        w: Any,
+        members: Members,
+        alpha: DualPoint,
+        w: Array,
         length: float,
-        slack: Any,
+        slack: Array,
         *,
         compensated: bool = False,
-    ) -> Any:
+    ) -> Array:
         """Return what a certificate adds up over `members`; fill in what it sees of them.
 
         `length` is at least that of w without the intercept.
         """
 
-    def best_scale(self, members: Any, alpha: Any, slack: Any, w: Any) -> float:
+    def best_scale(self, members: Members, alpha: DualPoint, slack: Array, w: Array) -> float:
         """Return the s in [0, 1] for which the gap of ``s * alpha`` is smallest, if it is known."""
 
     def check_rows(self) -> None:
@@ -94,8 +97,8 @@ class Problem(Protocol):
 class Saving(NamedTuple):
     """How the state of a run is kept."""
 
-    read: dict[str, Any] | None  # what was written, if anything was
-    write: Callable[[dict[str, Any]], None]
+    read: dict[str, Array] | None  # what was written, if anything was
+    write: Callable[[dict[str, Array]], None]
     damaged: Callable[[object], Exception]  # what to raise if no run can have written that, and why
     resumed: Callable[[int], None] = lambda epoch: None  # told where a run goes on
 
@@ -177,7 +180,7 @@ class Run:
         self.n_newton = 0
         self.active = n_rows  # rows whose dual variables are not yet proven optimal
         self.at_floor = False  # whether no smaller gap can be proven
-        self.history: list[Any] = []
+        self.history: list[tuple[float, ...]] = []
         rounding = (n_rows + OF_OBJECTIVE) * EPS  # of losses, and their sum in any order
         self.primal = self.gap = (1.0 + rounding) * primal_at_zero
         self.dual, self.relative_gap = 0.0, relative(self.gap, self.primal)
@@ -209,7 +212,7 @@ class Run:
             self.halted = True  # threads may ask at once: it is never taken back
         return self.halted
 
-    def tick(self, relative_gap: float, w: Any) -> None:
+    def tick(self, relative_gap: float, w: Array) -> None:
         """Count an epoch, save it if it is whole, and tell the watcher."""
         self.epoch += 1
         if self.save is not None and not self.halted:
@@ -246,7 +249,12 @@ class PointRun(Run):
     """
 
     def __init__(
-        self, problem: Problem, *, alpha: Any = None, known: Known | None = None, **limits: Any
+        self,
+        problem: Problem,
+        *,
+        alpha: DualPoint = None,
+        known: Known | None = None,
+        **limits: Any,
     ) -> None:
         self.problem: Any = problem
         self.candidates = problem.candidates
@@ -256,10 +264,11 @@ class PointRun(Run):
         self.resumed = False
         self.narrow = False  # whether sweeps keep w in float32
         # Of a known point, a certificate will tell.
-        self.slack = problem.slack_at_zero() if known is None else np.empty(self.active)
+        first_slack = problem.slack_at_zero() if known is None else np.empty(self.active)
+        self.slack: Any = first_slack  # None where it is not kept
         self.w = problem.zero_weights() if known is None else known.w
         # The dual point of the smallest gap that a certificate found.
-        self.best_alpha: Any = None
+        self.best_alpha: DualPoint = None
         self.best_gap = np.inf
         self.certified = True
         self.alpha = problem.zero_alpha() if alpha is None else alpha
@@ -302,7 +311,7 @@ class PointRun(Run):
             self.best_gap = self.gap
             self.best_alpha = copy(self.alpha)
 
-    def adopt(self, alpha: Any) -> None:
+    def adopt(self, alpha: DualPoint) -> None:
         """Make `alpha` the dual point if its certificate is better.
 
         Where dual variables are replaced in place it is adopted in any case: the run knows the best
@@ -353,7 +362,7 @@ class PointRun(Run):
             )
         return self.result(w=self.w, alpha=self.alpha, slack=self.slack)
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Array]:
         """Return all that the rest of a run of sweeps depends on beside dual variables, as arrays.
 
         See `restore`.
@@ -366,7 +375,7 @@ class PointRun(Run):
             "history": np.array(self.history, HISTORY_DTYPE),
         } | {name: np.array(value) for name, value in asdict(self.estimate).items()}
 
-    def restore(self, arrays: dict[str, Any], alpha: Any, best_alpha: Any) -> None:
+    def restore(self, arrays: dict[str, Any], alpha: DualPoint, best_alpha: DualPoint) -> None:
         """Go on from what `snapshot` returned; ValueError if no run of this shape can have been so.
 
         Whether w are the weights of alpha, and alpha is feasible, takes the rows to find out.
@@ -397,10 +406,10 @@ class PointRun(Run):
 
 def certificate_of(
     problem: Problem,
-    members: Any,
-    alpha: Any,
-    w: Any,
-    slack: Any,
+    members: Members,
+    alpha: DualPoint,
+    w: Array,
+    slack: Array,
     *,
     compensated: bool = False,
 ) -> Certified:
