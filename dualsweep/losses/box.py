@@ -158,11 +158,12 @@ def _dual_step(
 
 @implements(protocol.proximal_dual, Box)
 def _proximal_dual(loss: Box, cost: float, v: float, rho: float) -> tuple[float, float]:
-    bend = loss.diag / cost + rho
+    # Without a diagonal all rows have the same reciprocal, which is not computed for each.
+    scale = cost / (loss.diag + cost * rho) if loss.diag > 0.0 else 1.0 / rho
     lower, upper = cost * loss.lower, cost * loss.upper
-    b = _beyond(v, loss.kink) / bend
+    b = _beyond(v, loss.kink) * scale
     moves = lower < b < upper and (loss.kink == 0.0 or b != 0.0)
-    return min(max(b, lower), upper), 1.0 / bend if moves else 0.0
+    return min(max(b, lower), upper), scale if moves else 0.0
 
 
 @implements(protocol.is_settled, Box)

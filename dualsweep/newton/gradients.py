@@ -46,8 +46,7 @@ def conjugate_gradients(
     """
     xp = hessian.xp
     active = hessian.asarray(wanted)
-    residual = hessian.rounded(gradient)
-    residual = xp.where(active, -residual, xp.zeros_like(residual))
+    residual = hessian.rounded(xp.where(active, -gradient, xp.zeros_like(gradient)))
     solution = xp.zeros_like(residual)
     scaled = p = hessian.precondition(residual)
     size = hessian.dots(residual, scaled)
