@@ -81,7 +81,7 @@ class BinaryProblem(MemoryProblem):
         grads: Array,
         gains: Array,
         shares: Array,
-    ) -> float:
+    ) -> tuple[float, float]:
         """Visit the rows of `order`; see `dualsweep.kernels.binary.sweep`.
 
         `shrunk` means nothing here: a row has a single dual variable.
