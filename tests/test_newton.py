@@ -153,8 +153,9 @@ def test_rows_that_enter_or_leave_the_free_set(common):
     before = np.minimum(before, 1.0) if common else before
     scale = rng.integers(0, 3, 50) / 2.0
     weight, picked, change = before.copy(), np.full(50, 7), np.full(50, np.nan)
-    n = find_changed(scale, common, weight, 100, picked, change)
+    n, weighted = find_changed(scale, common, weight, 100, picked, change)
     np.testing.assert_array_equal(weight, scale != 0 if common else scale)
+    assert weighted == np.count_nonzero(scale)
     changed = np.flatnonzero(weight != before)
     assert 10 < len(changed) == n < 40
     np.testing.assert_array_equal(picked[:n], 100 + changed)

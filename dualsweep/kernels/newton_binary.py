@@ -43,7 +43,7 @@ class Phases(NamedTuple):
     direction: Array
     weights: Array  # per part: the weights of its b, padded
     sums: Array  # per part: two sums
-    found: Array  # per part: how many rows it picked
+    found: Array  # per part: how many rows it picked, and how many have a weight
     halves: Array  # per part: half of a Gram matrix
 
 
@@ -81,7 +81,7 @@ def newton_phases(data: Phases, team: Array, looks: int) -> int:
                 slack, along, anchor, cost, data.loss, rho, t
             )
         elif phase == CHANGED:
-            data.found[part] = find_changed(
+            data.found[part, 0], data.found[part, 1] = find_changed(
                 data.scale[rows],
                 rho > 0.0,
                 data.weight[rows],
@@ -167,20 +167,23 @@ def slope(
 @jit
 def find_changed(
     scale: Array, common: bool, weight: Array, first: int, picked: Array, change: Array
-) -> int:
-    """Fill in the rows whose weight in the Gram matrix changes, and by how much; count them.
+) -> tuple[int, int]:
+    """Fill in the rows whose weight in the Gram matrix changes, and by how much.
 
+    Returns how many these are, and how many rows have a weight that is not 0.
     Rows count from `first`. The weight of a free row is its `scale`, or 1 if all have a `common`
     one, which the matrix is multiplied by. `weight` is brought up to date.
     """
     n = 0
+    weighted = 0
     for t in range(scale.shape[0]):
         now = scale[t]
         if common and now != 0.0:
             now = 1.0
+        weighted += now != 0.0
         if now != weight[t]:
             picked[n] = first + t
             change[n] = now - weight[t]
             weight[t] = now
             n += 1
-    return n
+    return n, weighted

@@ -126,27 +126,30 @@ class BinarySlacks(MemorySlacks):
         # From that of the step before, where the weights of few rows have changed since.
         if exact and not self.exact:
             self.gram, self.exact = None, True
-        phases, n_picked = self._pick_changed(rho)
-        if self.gram is None or n_picked >= np.count_nonzero(self.weight):
+        phases, n_picked, n_weighted = self._pick_changed(rho)
+        if self.gram is None or n_picked >= n_weighted:  # add up all rows with a weight
             self.gram = np.zeros((self.passes.n_weights, self.passes.n_weights))
-            free = np.flatnonzero(self.weight)
-            n_picked = len(free)
-            phases.picked[:n_picked], phases.change[:n_picked] = free, self.weight[free]
+            self.weight[:] = 0.0
+            phases, n_picked, _ = self._pick_changed(rho)
         gram, add = self.gram, self._add_picked if len(phases.halves) else self._pass_picked
         if not add(phases, n_picked, gram):
             self.gram = None
             return None, 1.0
         return gram, 1.0 / rho if rho > 0.0 else 1.0
 
-    def _pick_changed(self, rho: float) -> tuple[Phases, int]:
-        """Pick the rows whose weight in the Gram matrix has changed; count them."""
+    def _pick_changed(self, rho: float) -> tuple[Phases, int, int]:
+        """Pick the rows whose weight in the Gram matrix has changed.
+
+        Returns their number, and the number of rows with a weight.
+        """
         phases, total = self._do(CHANGED, self.parts, {RHO: rho}), 0
-        for part, count in enumerate(phases.found.tolist()):
+        picked, weighted = phases.found.T
+        for part, count in enumerate(picked.tolist()):
             first = len(phases.picked) * part // self.parts
             for array in (phases.picked, phases.change):
                 array[total : total + count] = array[first : first + count]
             total += count
-        return phases, total
+        return phases, total, int(weighted.sum())
 
     def _add_picked(self, phases: Phases, n_picked: int, gram: Array) -> bool:
         """Add picked rows to the Gram matrix inside the kernel; return False if told to stop."""
@@ -212,7 +215,7 @@ class BinarySlacks(MemorySlacks):
             direction=np.zeros(d),
             weights=np.empty((self.adding, -(-d // PADDING) * PADDING)),
             sums=np.empty((self.parts, 2)),
-            found=np.empty(self.parts, np.int64),
+            found=np.empty((self.parts, 2), np.int64),
             halves=np.empty((halves, d, d)),
         )
 
