@@ -19,7 +19,7 @@ from ..rows.layouts import CSRRows, DenseRows, Rows
 MEASURE, AIM, SLOPE, CHANGED, GRAM = range(5)
 
 # Places in `Phases.numbers`.
-RHO, STEP, T, SETTLED = range(4)
+RHO, STEP, T, SETTLED, WHOLE = range(5)
 
 
 class Phases(NamedTuple):
@@ -37,7 +37,7 @@ class Phases(NamedTuple):
     scale: Array  # the derivative of b in the slack: 0 for rows that are not free
     weight: Array  # the weight of each row in the Gram matrix as it is
     picked: Array  # rows whose weight has changed
-    change: Array  # and by how much
+    change: Array  # per row: by how much, if it was picked
     span: Array  # the range of `picked` that is added at a time
     numbers: Array
     direction: Array
@@ -84,6 +84,7 @@ def newton_phases(data: Phases, team: Array, looks: int) -> int:
             data.found[part, 0], data.found[part, 1] = find_changed(
                 data.scale[rows],
                 rho > 0.0,
+                data.numbers[WHOLE] != 0.0,
                 data.weight[rows],
                 n * part // count,
                 data.picked[rows],
@@ -106,7 +107,8 @@ def _add_picked_csr(rows: CSRRows, data: Phases, part: int, count: int) -> None:
     if first == 0:
         half[:, :] = 0.0
     for place in range(first + n * part // count, first + n * (part + 1) // count):
-        row_outer(rows, data.members[data.picked[place]], data.change[place], half)
+        i = data.picked[place]
+        row_outer(rows, data.members[i], data.change[i], half)
 
 
 @implements(_add_picked, DenseRows)
@@ -166,13 +168,20 @@ def slope(
 
 @jit
 def find_changed(
-    scale: Array, common: bool, weight: Array, first: int, picked: Array, change: Array
+    scale: Array,
+    common: bool,
+    whole: bool,
+    weight: Array,
+    first: int,
+    picked: Array,
+    change: Array,
 ) -> tuple[int, int]:
     """Fill in the rows whose weight in the Gram matrix changes, and by how much.
 
     Returns how many these are, and how many rows have a weight that is not 0.
     Rows count from `first`. The weight of a free row is its `scale`, or 1 if all have a `common`
-    one, which the matrix is multiplied by. `weight` is brought up to date.
+    one, which the matrix is multiplied by. `weight` is brought up to date. If the `whole` matrix is
+    to be added up, all weights change from 0.
     """
     n = 0
     weighted = 0
@@ -181,9 +190,10 @@ def find_changed(
         if common and now != 0.0:
             now = 1.0
         weighted += now != 0.0
-        if now != weight[t]:
+        before = 0.0 if whole else weight[t]
+        weight[t] = now
+        if now != before:
             picked[n] = first + t
-            change[n] = now - weight[t]
-            weight[t] = now
+            change[t] = now - before
             n += 1
     return n, weighted
