@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..estimators import MulticlassComparison
-from ._matplotlib import SLIDE, pyplot
+from ._matplotlib import new_axes
 
 NAMES = {
     "ovr": "one versus rest",
@@ -18,8 +18,8 @@ BRACKET = 0.1  # distance of brackets, as a part of the height of what they are 
 class ComparisonDisplay:
     """Test accuracies of several formulations, and whether they differ.
 
-    A thin line is a partition of the rows: all formulations are trained and tested on the same
-    ones. Large marks are means, with the standard deviation. Brackets have the p-values of pairs of
+    A thin line is one split of the rows, on which all formulations are trained and tested. Large
+    marks are means, with the standard deviation. Brackets show the p-values of pairs of
     formulations, ticks the values of C that were chosen.
 
     Parameters
@@ -55,20 +55,14 @@ class ComparisonDisplay:
         self.comparison = comparison
 
     def plot(self, ax: Any = None) -> ComparisonDisplay:
-        """Draw the accuracies.
+        """Draw the accuracies, and return the display.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
             Where to draw; a new figure if None.
-
-        Returns
-        -------
-        ComparisonDisplay
-            The display itself.
         """
-        if ax is None:
-            _, ax = pyplot("ComparisonDisplay").subplots(figsize=SLIDE, layout="constrained")
+        ax = new_axes("ComparisonDisplay") if ax is None else ax
         found, places = self.comparison, range(len(self.comparison.methods))
         accuracy = 100 * found.accuracy
         self.lines_ = ax.plot(places, accuracy.T, color="0.75", linewidth=1.0, marker=".")
@@ -95,8 +89,7 @@ class ComparisonDisplay:
             f"p = {found.least_p_value:.2g} at best",
         )
         ax.legend(loc="lower right")
-        self.ax_ = ax
-        self.figure_ = ax.figure
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     def _draw_brackets(self, ax: Any, low: float, high: float) -> list[Any]:
@@ -108,15 +101,9 @@ class ComparisonDisplay:
             height = high + (1 + 2 * number) * step
             foot = height - 0.3 * step
             ax.plot([left, left, right, right], [foot, height, height, foot], color="0.3")
-            middle = 0.5 * (left + right)
+            text, middle = f"p = {p_value:.2g}", (0.5 * (left + right), height)
             drawn.append(
-                ax.annotate(
-                    f"p = {p_value:.2g}",
-                    (middle, height),
-                    xytext=(0, 5),
-                    textcoords="offset points",
-                    ha="center",
-                )
+                ax.annotate(text, middle, xytext=(0, 5), textcoords="offset points", ha="center")
             )
         ax.set_ylim(top=high + (2 + 2 * len(drawn)) * step)
         return drawn

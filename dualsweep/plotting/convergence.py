@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from ._matplotlib import SLIDE, pyplot, style_of
+from .._typing import Array
+from ._matplotlib import check_drawable, new_axes, style_of
 
-# Gaps below this part of the objective are rounding errors and not worth the room.
-ROUNDING = 1e-16
+ROUNDING = 1e-16  # relative gaps below are rounding errors, which get no room
 
-# What there is to draw against, its label, and that of the band of all classes.
+# What to draw against, its label, and the label of the band of all classes.
 AXES = {
     "epoch": ("Epochs (sweeps and Newton steps)", "all classes"),
     "time": ("Training time (s)", "all classes, each with its own clock"),
 }
 
+Curve: TypeAlias = tuple[Array, Array, list[bool]]  # epochs or times, gaps, which are certified
+
 
 class ConvergenceDisplay:
     """Relative duality gap against epochs or training time.
 
-    The curve shows what is known after every sweep and Newton step: an estimate between
-    certificates, which are marked. Of one-versus-rest, the curve is that of the worst class: the
-    last to reach `tol` or, if some do not, the one with the largest gap. A band spans all classes.
+    The curve shows the gap after every sweep and Newton step. Marks are certificates, the rest are
+    estimates. With one-versus-rest it is the curve of the worst class: the last to reach `tol` or,
+    if some do not, the one with the largest gap. A band spans all classes.
 
-    Use `from_estimator` or, for several fits, `from_estimators` to make one; `plot` again with
-    another `ax` to draw it elsewhere. Several fits on one `ax` differ by colour, line and mark.
+    Make one by `from_estimator` or, for several fits, by `from_estimators`; `plot` draws it again
+    on other axes. Several fits on the same axes differ by colour, line and mark.
 
     Parameters
     ----------
@@ -95,7 +96,7 @@ class ConvergenceDisplay:
         x: str = "epoch",
         **kwargs: Any,
     ) -> ConvergenceDisplay:
-        """Draw how a fit converged.
+        """Draw how a fit converged, and return the display.
 
         Parameters
         ----------
@@ -109,18 +110,8 @@ class ConvergenceDisplay:
             What to draw the gap against.
         **kwargs : dict
             Passed to matplotlib's `plot` for the curve.
-
-        Returns
-        -------
-        ConvergenceDisplay
-            What was drawn.
         """
-        check_is_fitted(estimator)
-        if not hasattr(estimator, "history_"):
-            raise TypeError(
-                f"{type(estimator).__name__} has no history_; ConvergenceDisplay draws fitted "
-                "estimators of dualsweep. Of a pipeline, pass the last step: pipeline[-1]."
-            )
+        check_drawable(estimator, "history_", "ConvergenceDisplay", "estimators of dualsweep")
         return cls(
             estimator.history_,
             estimates=getattr(estimator, "estimates_", None),  # a model from a file has none
@@ -133,7 +124,7 @@ class ConvergenceDisplay:
     def from_estimators(
         cls, estimators: Mapping[str, Any], *, ax: Any = None, x: str = "epoch", **kwargs: Any
     ) -> list[ConvergenceDisplay]:
-        """Draw how several fits converged on the same axes.
+        """Draw how several fits converged on the same axes; return their displays.
 
         Parameters
         ----------
@@ -145,25 +136,20 @@ class ConvergenceDisplay:
             What to draw the gaps against.
         **kwargs : dict
             Passed to matplotlib's `plot` for the curves.
-
-        Returns
-        -------
-        list of ConvergenceDisplay
-            What was drawn, fit by fit.
         """
         if not isinstance(estimators, Mapping):
             raise TypeError(
                 f"from_estimators takes a dict of names and fitted estimators, but got a "
                 f"{type(estimators).__name__}. For one estimator, use from_estimator."
             )
-        displays: list[ConvergenceDisplay] = []
-        for name, estimator in estimators.items():
-            displays.append(cls.from_estimator(estimator, ax=ax, name=name, x=x, **kwargs))
-            ax = displays[0].ax_
-        return displays
+        ax = new_axes(cls.__name__) if ax is None and estimators else ax
+        return [
+            cls.from_estimator(estimator, ax=ax, name=name, x=x, **kwargs)
+            for name, estimator in estimators.items()
+        ]
 
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> ConvergenceDisplay:
-        """Draw the curve.
+        """Draw the curve, and return the display.
 
         Parameters
         ----------
@@ -173,57 +159,47 @@ class ConvergenceDisplay:
             Name of the fit in the legend, instead of the display's own.
         **kwargs : dict
             Passed to matplotlib's `plot` for the curve.
-
-        Returns
-        -------
-        ConvergenceDisplay
-            The display itself.
         """
-        plt = pyplot("ConvergenceDisplay")
-        if ax is None:
-            _, ax = plt.subplots(figsize=SLIDE, layout="constrained")
+        ax = new_axes("ConvergenceDisplay") if ax is None else ax
         name = self.name if name is None else name
         problems = np.unique(self.history["problem"])
         curves = [self._curve(problem) for problem in problems]
         enough = 0.0 if self.tol is None else self.tol
         at, gap, certified = max(curves, key=lambda c: (max(c[1][-1], enough), c[0][-1]))
 
-        label = name
         if len(problems) > 1:
             worst = f"worst of {len(problems)} classes"
-            label = worst if name is None else f"{name}, {worst}"
-        style = {**style_of(ax), "label": label, "markevery": certified, **kwargs}
+            name = worst if name is None else f"{name}, {worst}"
+        style = {**style_of(ax), "label": name, "markevery": certified, **kwargs}
         [self.line_] = ax.plot(at, gap, **style)
-        label, band = AXES[self.x]
-        self.band_ = None
-        if len(problems) > 1:
-            every = np.unique(np.concatenate([curve[0] for curve in curves]))
-            known = [gaps[_latest(moments, every)] for moments, gaps, _ in curves]
-            low, high = np.min(known, axis=0), np.max(known, axis=0)
-            low = np.maximum(low, gap.min())  # what lies deeper is not worth the room
-            colour = self.line_.get_color()
-            self.band_ = ax.fill_between(
-                every, low, high, step="post", color=colour, alpha=0.15, label=band
-            )
+        xlabel, band = AXES[self.x]
+        self.band_ = self._draw_band(ax, curves, band) if len(problems) > 1 else None
         self.tol_line_ = None if self.tol is None else _tol_line(ax, self.tol)
 
-        ax.set(
-            xlabel=label,
-            ylabel="Relative duality gap",
-            title="Gap after each epoch; marks are certificates",
-            yscale="log",
-        )
+        title = "Gap after each epoch; marks are certificates"
+        ax.set(xlabel=xlabel, ylabel="Relative duality gap", title=title, yscale="log")
         ax.grid(color="0.9")
         if ax.get_ylim()[0] < ROUNDING:  # still autoscaled when more is drawn
             ax.set_ylim(bottom=ROUNDING, auto=None)
         if ax.get_legend_handles_labels()[0]:
             ax.legend()
-        self.ax_ = ax
-        self.figure_ = ax.figure
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _curve(self, problem: int) -> tuple[Any, Any, list[bool]]:
-        """Return epochs or times, gaps and which of them are certified, of one problem."""
+    def _draw_band(self, ax: Any, curves: list[Curve], label: str) -> Any:
+        """Fill the space between the smallest and the largest gap of all classes."""
+        every = np.unique(np.concatenate([at for at, _, _ in curves]))
+        known = [
+            gap[np.maximum(np.searchsorted(at, every, side="right") - 1, 0)]  # the latest
+            for at, gap, _ in curves
+        ]
+        low, high = np.min(known, axis=0), np.max(known, axis=0)
+        low = np.maximum(low, self.line_.get_ydata().min())  # what lies deeper gets no room
+        colour = self.line_.get_color()
+        return ax.fill_between(every, low, high, step="post", color=colour, alpha=0.15, label=label)
+
+    def _curve(self, problem: int) -> Curve:
+        """Return the curve of one problem."""
         history = self.history[self.history["problem"] == problem]
         known = {
             entry["epoch"]: (entry[self.x], entry["gap"] / entry["primal"], True)
@@ -231,16 +207,11 @@ class ConvergenceDisplay:
         }
         if self.estimates is not None:
             for entry in self.estimates[self.estimates["problem"] == problem]:
-                # More than 1 says no more than 1: that nothing is known.
+                # An estimate above 1 says no more than 1: nothing is known.
                 estimate = (entry[self.x], min(entry["relative_gap"], 1.0), False)
                 known.setdefault(entry["epoch"], estimate)
         at, gap, certified = zip(*[known[epoch] for epoch in sorted(known)], strict=True)
         return np.array(at), np.array(gap), list(certified)
-
-
-def _latest(known: Any, at: Any) -> Any:
-    """Return the number of the latest entry at each moment, or of the first where there is none."""
-    return np.maximum(np.searchsorted(known, at, side="right") - 1, 0)
 
 
 def _tol_line(ax: Any, tol: float) -> Any:

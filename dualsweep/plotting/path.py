@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from ._matplotlib import pyplot, style_of
+from ._matplotlib import check_drawable, new_axes, style_of
 
 PANELS = (7.2, 7.2)  # inches: the height of a slide
 RANGE = "smallest to largest of the folds"
@@ -17,9 +16,9 @@ MOST_LABELS = 10  # of ticks that do not overlap
 class PathDisplay:
     """Score, support vectors and training time against C.
 
-    Curves are means over the folds, bands what the legends say, ticks the values of C that were
-    tried. Use `from_estimator` to make one; `plot` again with other axes to draw it elsewhere.
-    Several searches on the same axes differ by colour, line and mark.
+    Curves are means over the folds, ticks the values of C that were tried; legends explain the
+    bands. Make one by `from_estimator`; `plot` draws it again on other axes. Several searches on
+    the same axes differ by colour, line and mark.
 
     Parameters
     ----------
@@ -81,7 +80,7 @@ class PathDisplay:
     def from_estimator(
         cls, estimator: Any, *, ax: Any = None, name: str | None = None, **kwargs: Any
     ) -> PathDisplay:
-        """Draw how a search for C went.
+        """Draw how a search for C went, and return the display.
 
         Parameters
         ----------
@@ -93,18 +92,8 @@ class PathDisplay:
             Name of the search in the legend.
         **kwargs : dict
             Passed to matplotlib's `plot` for the curves.
-
-        Returns
-        -------
-        PathDisplay
-            What was drawn.
         """
-        check_is_fitted(estimator)
-        if not hasattr(estimator, "scores_"):
-            raise TypeError(
-                f"{type(estimator).__name__} has no scores_; PathDisplay draws fitted "
-                "LinearSVCCV or LinearSVRCV. Of a pipeline, pass the last step: pipeline[-1]."
-            )
+        check_drawable(estimator, "scores_", "PathDisplay", "LinearSVCCV or LinearSVRCV")
         scoring = estimator.scoring or estimator._default_scoring
         return cls(
             estimator.Cs_,
@@ -117,7 +106,7 @@ class PathDisplay:
         ).plot(ax, **kwargs)
 
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> PathDisplay:
-        """Draw the curves.
+        """Draw the curves, and return the display.
 
         Parameters
         ----------
@@ -127,21 +116,12 @@ class PathDisplay:
             Name of the search in the legend, instead of the display's own.
         **kwargs : dict
             Passed to matplotlib's `plot` for the curves.
-
-        Returns
-        -------
-        PathDisplay
-            The display itself.
         """
-        plt = pyplot("PathDisplay")
-        if ax is None:
-            _, ax = plt.subplots(3, 1, sharex=True, figsize=PANELS, layout="constrained")
+        ax = new_axes("PathDisplay", 3, PANELS) if ax is None else ax
         self.axes_ = list(np.ravel(ax))
         if len(self.axes_) not in (1, 3):
-            raise ValueError(
-                "ax must be one matplotlib Axes, for the score, or three, but is "
-                f"{len(self.axes_)}."
-            )
+            found = f"but is {len(self.axes_)}"
+            raise ValueError(f"ax must be one matplotlib Axes, for the score, or three, {found}.")
         n_folds, mean = len(self.scores), np.mean(self.scores, axis=0)
         error = np.std(self.scores, axis=0, ddof=1) / np.sqrt(n_folds) if n_folds > 1 else 0.0
         panels = [
@@ -151,29 +131,23 @@ class PathDisplay:
         ]
         name = name or self.name or "mean of the folds"
         style = {**style_of(self.axes_[0]), "label": name, **kwargs}
+        chosen = f"chosen: C = {self.C:.3g}" if self.C is not None and style["label"] else None
         self.lines_, self.spreads_, self.C_lines_ = [], [], []
         for panel, (title, band, middle, low, high) in zip(self.axes_, panels, strict=False):
-            [line] = panel.plot(self.Cs, middle, **style)
-            style["color"] = colour = line.get_color()
-            self.lines_.append(line)
-            spread = panel.fill_between(self.Cs, low, high, color=colour, alpha=0.2, label=band)
-            self.spreads_.append(spread)
+            self.lines_ += panel.plot(self.Cs, middle, **style)
+            style["color"] = colour = self.lines_[-1].get_color()
+            shade = {"color": colour, "alpha": 0.2, "label": band if n_folds > 1 else None}
+            self.spreads_.append(panel.fill_between(self.Cs, low, high, **shade))
             if self.C is not None:
-                label = f"chosen: C = {self.C:.3g}" if style["label"] else None
-                chosen = panel.axvline(
-                    self.C, color=colour, linestyle="--", linewidth=1.5, label=label
-                )
-                self.C_lines_.append(chosen)
-            style["label"] = None  # said once
+                dashed = {"linestyle": "--", "linewidth": 1.5, "label": chosen}
+                self.C_lines_.append(panel.axvline(self.C, color=colour, **dashed))
+            style["label"] = chosen = None  # the first panel's legend has them
             panel.set(xscale="log", ylabel=title)
             panel.grid(color="0.9")
-            if n_folds == 1:
-                spread.set_label(None)  # there is nothing to see
             if panel.get_legend_handles_labels()[0]:
                 panel.legend()
         _tick(self.axes_, self.Cs)
-        folds = "1 fold" if n_folds == 1 else f"{n_folds} folds"
-        self.axes_[0].set_title(f"The search for C, {folds}")
+        self.axes_[0].set_title(f"The search for C, {n_folds} fold{'s' if n_folds > 1 else ''}")
         self.axes_[-1].set_xlabel("C")
         self.figure_ = self.axes_[0].figure
         return self
