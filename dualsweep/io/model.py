@@ -15,12 +15,13 @@ from ..losses import REGRESSION_LOSSES
 from ..problems.labels import check_classes
 from ..problems.result import HISTORY_DTYPE
 from ._checks import (
-    check_indices,
-    check_indptr,
     check_weights,
+    checked_csr,
+    damaged,
     is_count,
     is_number,
     parse_object,
+    text_of,
 )
 from ._npz import read_arrays, without_objects, write_arrays
 from .liblinear import MAGIC, fitted_estimator, read_liblinear
@@ -150,10 +151,8 @@ def load_model(path: str | Path) -> LinearSVC | LinearSVR:
         which takes the data: see `dualsweep.certify`.
     """
     model = fitted_estimator(*read_model(path))
-    try:
+    with damaged(f"{path} is a damaged model"):
         model._validate_params()
-    except ValueError as error:
-        raise _damaged(Path(path), error) from error
     return model
 
 
@@ -174,29 +173,20 @@ def read_model(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
             f"{path} is not a model of dualsweep: it lacks {', '.join(missing)}; it has "
             f"{', '.join(list(arrays)[:20]) or 'no arrays'}."
         )
-    try:
-        text = arrays["header"]
-        if text.dtype.kind != "U" or text.ndim:
-            raise ValueError("its header is not text")
-        header = parse_object(str(text))
+    with damaged(f"{path} is a damaged model"):
+        header = parse_object(text_of(arrays["header"], "header"))
         if not is_count(header.get("format")):
             raise ValueError("its header names no format")
         if header["format"] <= FORMAT:
             return _parameters(header), _attributes(header, arrays)
-    except ValueError as error:
-        raise _damaged(path, error) from error
     raise ValueError(
         f"{path} has model format {header['format']}, but this version of dualsweep reads up "
         f"to {FORMAT}. Update dualsweep."
     )
 
 
-def _damaged(path: Path, why: object) -> ValueError:
-    return ValueError(f"{path} is a damaged model: {str(why)[:500]}")
-
-
 def _parameters(header: JsonObject) -> dict[str, Any]:
-    """Return the parameters as they were before JSON, which has only text as keys."""
+    """Return the parameters, with `class_weight` as the dict that it was."""
     params, estimator = header.get("params"), header.get("estimator")
     if estimator not in list(OWN_PARAMETERS) or not isinstance(params, dict):
         raise ValueError(f"its header names no {' or '.join(OWN_PARAMETERS)}")
@@ -208,10 +198,8 @@ def _parameters(header: JsonObject) -> dict[str, Any]:
             raise ValueError(f"{name} is beyond 64 bits")
     weights = params.get("class_weight")
     if isinstance(weights, list | dict):
-        try:
+        with damaged("class_weight has"):  # not pairs, or something that cannot be a label
             weights = dict(weights)
-        except TypeError as error:  # not pairs, or of something that cannot be a label
-            raise ValueError(f"class_weight has {error}") from error
         if not all(map(is_number, weights.values())):
             raise ValueError(f"class_weight is {weights!r:.100}")
         params["class_weight"] = weights
@@ -219,7 +207,7 @@ def _parameters(header: JsonObject) -> dict[str, Any]:
 
 
 def _attributes(header: JsonObject, arrays: dict[str, Array]) -> dict[str, Any]:
-    """Return the fitted attributes; ValueError if any is not as `save_model` writes it."""
+    """Return the fitted attributes; ValueError if one is not as `save_model` writes it."""
     coef, intercept, classes = arrays["coef"], arrays["intercept"], arrays.get("classes")
     fitted: dict[str, Any] = _certificate(header.get("certificate"))
     if header["estimator"] == "LinearSVC":
@@ -271,12 +259,10 @@ def _duals(arrays: dict[str, Array], n_rows: int) -> sp.csr_array:
         raise ValueError(f"dual_data is {data.dtype} {data.shape}")
     if n_samples.ndim or not is_count(n_samples.item()):
         raise ValueError(f"n_samples is {n_samples!s:.50}")
-    check_indptr(indptr, n_rows, len(data))
-    check_indices(indices, n_samples.item())
     with np.errstate(over="ignore", invalid="ignore"):
         if not np.isfinite(data @ data):
             raise ValueError("its dual variables are not finite, or too large to compute with")
-    return sp.csr_array((data, indices, indptr), shape=(n_rows, n_samples.item()))
+    return checked_csr(data, indices, indptr, (n_rows, n_samples.item()))
 
 
 def _number(value: object) -> object:

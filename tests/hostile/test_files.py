@@ -1324,7 +1324,7 @@ def fit_blocks(store, **options):
         return svc.fit(store, checkpoint="c")
 
 
-ADVICE = r"c/000000\.npz is damaged .*Delete it, or choose another directory"
+ADVICE = r"c/000000\.npz is damaged: .*Delete it, or choose another directory"
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ class Store:
         A checksum proves that a file is as it was written, not that it was written by dualsweep.
         """
         head = BytesIO(content[:MAX_HEADER].tobytes())
-        shape, _, dtype = read_npy_header(head)
+        shape, dtype = read_npy_header(head)
         start = head.tell()
         n: int = block["rows" if name in ("indptr", "y") else "entries"] + (name == "indptr")
         if shape != (n,) or start + n * dtype.itemsize != len(content):
