@@ -26,7 +26,7 @@ from dualsweep.io.svmlight.decimals import (
     MIN_POWER,
     float_bits,
 )
-from dualsweep.io.svmlight.parsing import DEFERRED
+from dualsweep.io.svmlight.loading import DEFERRED
 
 FLOATS = (np.float64, np.float32)
 TINY = Decimal("1e-60")

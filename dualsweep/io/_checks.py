@@ -23,7 +23,7 @@ def damaged(what: str, advice: str = "") -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"{what}: {str(error)[:300].rstrip('.')}{advice}") from error
+        raise ValueError(f"{what}: {str(error)[:300].rstrip('.')}.{advice}") from error
 
 
 def text_of(array: Array, name: str) -> str:
@@ -53,6 +53,13 @@ def is_number(value: object) -> TypeGuard[float]:
     if isinstance(value, float):
         return isfinite(value)
     return isinstance(value, int) and is_count(abs(value))
+
+
+def whole_numbers(labels: Array) -> Array | None:
+    """Return labels as int64; None if not all are integers."""
+    with np.errstate(invalid="ignore"):  # NaN is no integer
+        whole = labels.astype(np.int64)
+    return whole if np.array_equal(whole, labels) else None
 
 
 def check_indptr(indptr: Array, n_rows: int, n_entries: int) -> None:

@@ -12,7 +12,7 @@ from ._checks import damaged, parse_object, text_of
 from ._npz import read_arrays, write_arrays
 
 SETTINGS = "settings"
-ADVICE = ". Delete it, or choose another directory."
+ADVICE = " Delete it, or choose another directory."
 
 
 class Checkpoint:
@@ -58,7 +58,7 @@ class Checkpoint:
 
     def damaged(self, problem: int, why: object) -> ValueError:
         """Return the error for arrays of a problem that turn out to be wrong."""
-        return ValueError(f"The checkpoint {self._file(problem)} is damaged: {why}{ADVICE}")
+        return ValueError(f"The checkpoint {self._file(problem)} is damaged: {why}.{ADVICE}")
 
     def write(self, problem: int, arrays: dict[str, Array]) -> None:
         """Replace the arrays of a problem."""

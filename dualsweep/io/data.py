@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._typing import Array, Matrix
-from ._checks import checked_csr, damaged, is_count
+from ._checks import checked_csr, damaged, is_count, whole_numbers
 from ._npz import read_arrays
 from .store import Store, open_store
 from .svmlight import load_svmlight
@@ -92,9 +92,8 @@ def load_data(
         if n_lost:
             where = f"they are in columns beyond the first {n_features:,}"
             warnings.warn(f"{n_lost:,} entries of {path} are left out: {where}.", stacklevel=2)
-    with np.errstate(invalid="ignore"):  # NaN is no integer, and stays
-        whole = labels.astype(np.int64)
-    return X, whole if np.array_equal(whole, labels) else labels
+    whole = whole_numbers(labels)
+    return X, labels if whole is None else whole
 
 
 def _load_npz(path: Path, n_features: int | None, labelled: bool) -> tuple[Matrix, Array | None]:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from .._host import to_host
 from .._typing import Array
 from ..losses import REGRESSION_LOSSES
-from ._checks import check_weights, damaged
+from ._checks import check_weights, damaged, whole_numbers
 from ._files import atomic_file, naming
 
 if TYPE_CHECKING:
@@ -62,32 +62,12 @@ def save_liblinear(model: LinearSVC | LinearSVR, path: str | Path, *, force: boo
         Where to write; the file appears complete or not at all. A link is followed.
     force : bool, default=False
         Whether to replace a file that exists. Devices, pipes and directories are never replaced.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> from sklearn.datasets import load_iris
-    >>> from dualsweep import LinearSVC
-    >>> from dualsweep.io import load_liblinear, save_liblinear
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = LinearSVC(random_state=0).fit(X, y)
-    >>> with TemporaryDirectory() as folder:
-    ...     save_liblinear(model, Path(folder, "iris.model"))
-    ...     lines = Path(folder, "iris.model").read_text().splitlines()
-    ...     again = load_liblinear(Path(folder, "iris.model"))
-    >>> lines[:5]
-    ['solver_type L2R_L2LOSS_SVC_DUAL', 'nr_class 3', 'label 0 1 2', 'nr_feature 4', 'bias 1.0']
-    >>> bool((again.predict(X) == model.predict(X)).all())
-    True
     """
-    if not hasattr(model, "coef_"):
-        raise ValueError(f"This {type(model).__name__} is not fitted; call fit before saving it.")
+    coef, intercept = fitted_weights(model)
     bias = float(model.intercept_scaling) if model.fit_intercept else -1.0
-    coef = model.coef_.toarray() if sp.issparse(model.coef_) else to_host(model.coef_)
     weights = np.atleast_2d(coef)
     if bias > 0:
-        weights = np.hstack([weights, to_host(model.intercept_)[:, None] / bias])
+        weights = np.hstack([weights, intercept[:, None] / bias])
     labels = [] if model.loss in REGRESSION_LOSSES else integer_classes(to_host(model.classes_))
     header = [f"solver_type {_solver_type(model, len(labels))}", f"nr_class {len(labels) or 2}"]
     if labels:
@@ -101,13 +81,19 @@ def save_liblinear(model: LinearSVC | LinearSVR, path: str | Path, *, force: boo
             file.write(" ".join(map(repr, row.tolist())).encode() + b" \n")
 
 
+def fitted_weights(model: Any) -> tuple[Array, Array]:
+    """Return weights and intercepts to save, in host memory; ValueError if there are none."""
+    if not hasattr(model, "coef_"):
+        raise ValueError(f"This {type(model).__name__} is not fitted; call fit before saving it.")
+    coef = model.coef_.toarray() if sp.issparse(model.coef_) else to_host(model.coef_)
+    return coef, to_host(model.intercept_)
+
+
 def integer_classes(classes: Array) -> list[int]:
     """Return classes as integers of 32 bits, which LIBLINEAR reads; ValueError if they are not."""
-    if classes.dtype.kind in "iufb":
-        with np.errstate(invalid="ignore"):
-            labels = classes.astype(np.int64)
-        if np.array_equal(labels, classes) and np.array_equal(labels, labels.astype(np.int32)):
-            return labels.tolist()
+    labels = whole_numbers(classes) if classes.dtype.kind in "iufb" else None
+    if labels is not None and np.array_equal(labels, labels.astype(np.int32)):
+        return labels.tolist()
     raise ValueError(
         "LIBLINEAR's model format has classes that are integers of 32 bits, but these are "
         f"{classes[:5].tolist()}{' ...' if len(classes) > 5 else ''}. Train with such labels, or "

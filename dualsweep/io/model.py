@@ -24,7 +24,7 @@ from ._checks import (
     text_of,
 )
 from ._npz import read_arrays, without_objects, write_arrays
-from .liblinear import MAGIC, fitted_estimator, read_liblinear
+from .liblinear import MAGIC, fitted_estimator, fitted_weights, read_liblinear
 
 if TYPE_CHECKING:
     from ..estimators import LinearSVC, LinearSVR
@@ -80,7 +80,6 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
 
     Examples
     --------
-    >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
     >>> from sklearn.datasets import load_iris
     >>> from dualsweep import LinearSVC
@@ -88,14 +87,13 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
     >>> X, y = load_iris(return_X_y=True)
     >>> model = LinearSVC(random_state=0).fit(X, y)
     >>> with TemporaryDirectory() as folder:
-    ...     save_model(model, Path(folder, "iris.npz"))
-    ...     again = load_model(Path(folder, "iris.npz"))
+    ...     save_model(model, f"{folder}/iris.npz")
+    ...     again = load_model(f"{folder}/iris.npz")
     >>> bool((again.predict(X) == model.predict(X)).all())
     True
     """
-    if not hasattr(model, "coef_"):
-        raise ValueError(f"This {type(model).__name__} is not fitted; call fit before saving it.")
     svc = getattr(model, "best_estimator_", model)
+    coef, intercept = fitted_weights(svc)
     estimator = "LinearSVR" if svc.loss in REGRESSION_LOSSES else "LinearSVC"
     params = {name: getattr(svc, name) for name in (*PARAMETERS, *OWN_PARAMETERS[estimator])}
     if not isinstance(params["random_state"], int | np.integer):
@@ -108,10 +106,7 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
         "params": params,
         "certificate": {n: getattr(svc, n) for n in CERTIFICATE if hasattr(svc, n)},
     }
-    arrays = {
-        "coef": svc.coef_.toarray() if sp.issparse(svc.coef_) else to_host(svc.coef_),
-        "intercept": to_host(svc.intercept_),
-    }
+    arrays = {"coef": coef, "intercept": intercept}
     if estimator == "LinearSVC":
         arrays["classes"] = without_objects(to_host(svc.classes_))
     if hasattr(svc, "feature_names_in_"):
@@ -120,12 +115,8 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
         arrays["history"] = svc.history_
     if hasattr(svc, "dual_coef_"):
         duals = sp.csr_array(to_host(svc.dual_coef_))
-        arrays |= {
-            "dual_data": duals.data,
-            "dual_indices": duals.indices,
-            "dual_indptr": duals.indptr,
-            "n_samples": np.array(duals.shape[1]),
-        }
+        values = duals.data, duals.indices, duals.indptr, np.array(duals.shape[1])
+        arrays |= dict(zip(DUALS, values, strict=True))
     header["arrays"] = list(arrays)
     arrays["header"] = np.array(json.dumps(header, default=_number))
     write_arrays(Path(path), arrays, force=force)
@@ -210,15 +201,14 @@ def _attributes(header: JsonObject, arrays: dict[str, Array]) -> dict[str, Any]:
     """Return the fitted attributes; ValueError if one is not as `save_model` writes it."""
     coef, intercept, classes = arrays["coef"], arrays["intercept"], arrays.get("classes")
     fitted: dict[str, Any] = _certificate(header.get("certificate"))
-    if header["estimator"] == "LinearSVC":
-        if classes is None:
-            raise ValueError("it lacks classes")
+    if (classes is None) != (header["estimator"] == "LinearSVR"):
+        has = "lacks" if classes is None else "has"
+        raise ValueError(f"it {has} classes, but its header names {header['estimator']}")
+    if classes is not None:
         if classes.ndim != 1:
             raise ValueError(f"classes are {classes.dtype} {classes.shape}")
         check_classes(classes)
         fitted["classes_"] = classes
-    elif classes is not None:
-        raise ValueError("it has classes, but its header says regression")
     check_weights(coef, intercept, classes)
     fitted |= {"coef_": coef, "intercept_": intercept, "n_features_in_": coef.shape[-1]}
     if "history" in arrays:
