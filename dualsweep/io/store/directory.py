@@ -33,7 +33,7 @@ def new_store(path: Path, force: bool) -> Iterator[Path]:
 
 
 def check_new_store(path: Path, *, force: bool) -> Path:
-    """Return the directory that writing a store to `path` makes; OSError if it must not be made.
+    """Return the directory that a store at `path` is written to; OSError if it must not be.
 
     A link is followed, and stays. With `force` a store is replaced, if it is nothing but a store.
     """
@@ -100,7 +100,7 @@ def _rename(temporary: Path, target: Path, path: Path, force: bool) -> None:
 
 def _sync(folder: Path) -> None:
     """Wait until the disk has the names in a directory."""
-    if os.name == "nt":  # which cannot
+    if os.name == "nt":  # Windows cannot
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -2,8 +2,8 @@
 
 A store is a directory of NumPy files, four for each block, and a header::
 
-    header.json            version, shape, and of each block the rows, entries, sizes and checksums;
-                           its own checksum too, except in the first stores
+    header.json            version, shape; rows, entries, sizes and checksums of each block; and
+                           its own checksum, except in the first stores
     000000.data.npy        values, float32 or float64
     000000.indices.npy     columns, int32 or int64, increasing along each row
     000000.indptr.npy      where the block's rows start, int64
@@ -19,7 +19,7 @@ from zlib import crc32
 
 from ... import _tuning
 from ..._typing import JsonObject
-from .._checks import is_count, parse_object
+from .._checks import damaged, is_count, parse_object
 from .._files import naming
 
 FORMAT = "dualsweep store"
@@ -46,14 +46,11 @@ def read_header(path: Path) -> JsonObject:
     file = path / HEADER
     if not file.is_file():
         raise ValueError(f"{path} is not a store: it has no {HEADER}.")
-    try:
+    with naming(file), damaged(f"{file} is damaged"):
         if file.stat().st_size > _tuning.MAX_JSON:
             raise ValueError(f"it has more than {_tuning.MAX_JSON:,} bytes")
-        with naming(file):
-            header = parse_object(file.read_bytes().decode())
+        header = parse_object(file.read_bytes().decode())
         crc, content = header.pop(CRC, None), canonical(header)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file} is damaged ({error}).") from error
     if header.get("format") != FORMAT:
         raise ValueError(f"{path} is not a store: its {HEADER} is something else.")
     if header.get("version") != VERSION:
@@ -61,32 +58,31 @@ def read_header(path: Path) -> JsonObject:
             f"{path} has store version {header.get('version')!r:.20}, but this version of "
             f"dualsweep reads {VERSION}. Update dualsweep, or convert the data again."
         )
-    problem = _header_problem(header)
-    if crc is not None and crc != crc32(content):
-        problem = "it differs from its checksum"
-    if problem:
-        raise ValueError(f"{file} is damaged: {problem}.")
+    with damaged(f"{file} is damaged"):
+        if crc is not None and crc != crc32(content):
+            raise ValueError("it differs from its checksum")
+        _check_header(header)
     return header
 
 
-def _header_problem(header: JsonObject) -> str | None:
+def _check_header(header: JsonObject) -> None:
+    """Raise ValueError unless a header is complete and consistent."""
     shape, dtype, blocks = (header.get(name) for name in ("shape", "dtype", "blocks"))
     if not (isinstance(shape, list) and len(shape) == 2 and all(map(is_count, shape))):
-        return "it has no shape"
+        raise ValueError("it has no shape")
     if dtype not in ("float32", "float64"):
-        return "it has no type"
+        raise ValueError("it has no type")
     if not (isinstance(blocks, list) and blocks):
-        return "it has no blocks"
+        raise ValueError("it has no blocks")
     try:
         positive = [block["rows"] for block in blocks]
         positive += [block[name]["bytes"] for block in blocks for name in ARRAYS]
         others = [block["entries"] for block in blocks]
         others += [block[name][CRC] for block in blocks for name in ARRAYS]
     except (KeyError, TypeError):
-        return "it does not list all of its blocks"
+        raise ValueError("it does not list all of its blocks") from None
     if not all(map(is_count, positive + others)) or min(positive) < 1:
-        return "its sizes of blocks are not positive numbers"
+        raise ValueError("its sizes of blocks are not positive numbers")
     n_rows = sum(block["rows"] for block in blocks)
     if n_rows != shape[0]:
-        return f"the blocks have {n_rows} rows, the store {shape[0]}"
-    return None
+        raise ValueError(f"the blocks have {n_rows} rows, the store {shape[0]}")

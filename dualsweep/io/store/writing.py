@@ -1,9 +1,9 @@
-"""Stores to write, from arrays or svmlight text."""
+"""Write stores, from arrays or svmlight text."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from ... import _tuning
 from ..._typing import Array, Given, JsonObject
+from .._checks import whole_numbers
 from .._files import synced_file
 from .._npz import without_objects
 from ..svmlight import iter_svmlight
@@ -34,12 +35,12 @@ def write_store(
     block_bytes: int = BLOCK_BYTES,
     force: bool = False,
 ) -> Store:
-    """Write rows and labels to a store.
+    """Write rows and labels to a store, and open it.
 
     Parameters
     ----------
     path : str or Path
-        The directory to write. It appears complete or not at all. If the process is killed, it
+        The directory to write, which appears complete or not at all. A process that is killed
         leaves ``.dualsweep.*.tmp`` beside it, which can be deleted.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Rows. float32 and float64 are kept, other numbers become float64.
@@ -49,24 +50,16 @@ def write_store(
         Size of a block, 64 MiB; only a single row can be larger. At most a tenth of the memory for
         training is best.
     force : bool, default=False
-        Whether to replace an existing store. A directory with anything else in it is never
-        replaced.
-
-    Returns
-    -------
-    Store
-        The store, opened.
+        Whether to replace a store. A directory with anything else in it is never replaced.
 
     Examples
     --------
-    >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
     >>> from sklearn.datasets import load_iris
-    >>> from dualsweep.io import open_store, write_store
+    >>> from dualsweep.io import write_store
     >>> X, y = load_iris(return_X_y=True)
     >>> with TemporaryDirectory() as folder:
-    ...     _ = write_store(Path(folder, "iris"), X, y, block_bytes=4000)
-    ...     store = open_store(Path(folder, "iris"))
+    ...     store = write_store(f"{folder}/iris", X, y, block_bytes=4000)
     ...     store.verify()
     ...     sizes = [rows.shape[0] for rows, labels in store]
     >>> store.shape, sizes
@@ -88,7 +81,8 @@ def open_writer(
 ) -> Iterator[ChunkWriter]:
     """Write chunks of rows to a store, which appears when the ``with`` block ends without an error.
 
-    A block of rows and a chunk are in memory at a time.
+    The writer that it gives has the method ``append(X, y)``, which takes rows, dense or sparse, and
+    their labels. A block of rows and a chunk are in memory at a time.
 
     Parameters
     ----------
@@ -103,25 +97,18 @@ def open_writer(
     force : bool, default=False
         Whether to replace an existing store.
 
-    Yields
-    ------
-    ChunkWriter
-        Its method ``append(X, y)`` takes rows, dense or sparse, and their labels.
-
     Examples
     --------
-    >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
     >>> import numpy as np
     >>> from dualsweep.io import open_store, open_writer
     >>> rng = np.random.default_rng(0)
     >>> with TemporaryDirectory() as folder:
-    ...     with open_writer(Path(folder, "random")) as writer:
+    ...     with open_writer(f"{folder}/random") as writer:
     ...         for _ in range(3):
     ...             X = rng.normal(size=(100, 5))
     ...             writer.append(X, X[:, 0] > 0)
-    ...     store = open_store(Path(folder, "random"))
-    ...     X, y = store.load()
+    ...     X, y = open_store(f"{folder}/random").load()
     >>> X.shape, y.dtype
     ((300, 5), dtype('bool'))
     """
@@ -143,7 +130,9 @@ def convert_svmlight(
     force: bool = False,
     watch: Callable[[int], None] | None = None,
 ) -> Store:
-    """Write svmlight text to a store, in one pass and in memory for two blocks.
+    """Write svmlight text to a store in one pass, in memory for two blocks, and open it.
+
+    Labels become integers if the text has no others.
 
     Parameters
     ----------
@@ -154,8 +143,7 @@ def convert_svmlight(
     dtype : {np.float32, np.float64}, default=np.float32
         Type of the values.
     zero_based : bool or "auto", default="auto"
-        Whether the first column has index 0, or 1 as LIBSVM counts. "auto": 0 if that occurs in
-        the file.
+        Whether columns count from 0, or from 1 as LIBSVM does. "auto": from 0 if that occurs.
     n_jobs : int, default=None
         Threads that read text. None means 1, -1 all cores.
     block_bytes : int, default=64 << 20
@@ -164,11 +152,6 @@ def convert_svmlight(
         Whether to replace an existing store.
     watch : callable, default=None
         Called with the number of bytes of the file that have been read, as reading goes on.
-
-    Returns
-    -------
-    Store
-        The store, opened. Labels are integers if the text has no others.
     """
     with new_store(Path(path), force) as folder:
         writer = BlockWriter(folder, block_bytes)
@@ -183,7 +166,7 @@ def convert_svmlight(
                 base, n_to_shift = 0, len(writer.blocks)
             np.subtract(block.indices, base, out=block.indices)
             highest = max(highest, block.highest)
-            integers = integers and _are_integers(block.labels)
+            integers = integers and whole_numbers(block.labels) is not None
             writer.append(block.data, block.indices, block.indptr, block.labels)
         writer.flush()
         if not writer.blocks:
@@ -195,11 +178,6 @@ def convert_svmlight(
         store = writer.finish(max(highest + 1 - base, 0), np.dtype(dtype))
     store.path = Path(path)
     return store
-
-
-def _are_integers(labels: Array) -> bool:
-    with np.errstate(invalid="ignore"):
-        return bool((labels.astype(np.int64) == labels).all())
 
 
 class ChunkWriter:
@@ -258,7 +236,7 @@ class BlockWriter:
             raise ValueError(f"block_bytes is {block_bytes}, but must be positive.")
         self.folder = folder
         self.block_bytes = self.room = block_bytes
-        self.pending: list[tuple[Array, ...]] = []  # rows of the next block
+        self.pending: list[tuple[Array, ...]] = []  # rows of the next block, as in `ARRAYS`
         self.blocks: list[JsonObject] = []  # as in the header
 
     def append(self, data: Array, indices: Array, indptr: Array, y: Array) -> None:
@@ -273,7 +251,7 @@ class BlockWriter:
                 continue
             stop = max(stop, row + 1)
             a, b = indptr[row], indptr[stop]
-            part = data[a:b], indices[a:b], indptr[row : stop + 1] - a, y[row:stop]
+            part = data[a:b], indices[a:b], np.diff(indptr[row : stop + 1]), y[row:stop]
             self.pending.append(tuple(array.copy() for array in part))
             self.room -= sizes[stop] - sizes[row]
             row = stop
@@ -287,8 +265,10 @@ class BlockWriter:
         sizes = {"rows": sum(map(len, parts["y"])), "entries": sum(map(len, parts["data"]))}
         self.blocks.append(sizes)
         for name in ARRAYS:  # one after the other, so that only one is in memory twice
-            join = _join_pointers if name == "indptr" else np.concatenate
-            self._save(len(self.blocks) - 1, name, join(parts.pop(name)))
+            array = np.concatenate(parts.pop(name))
+            if name == "indptr":  # so far the length of each row
+                array = np.concatenate([np.zeros(1, np.int64), np.cumsum(array)])
+            self._save(len(self.blocks) - 1, name, array)
 
     def change(self, b: int, name: str, change: Callable[[Array], Array]) -> None:
         """Replace an array of a block that has been written."""
@@ -316,17 +296,15 @@ class BlockWriter:
         }
         text = json.dumps(header | {CRC: crc32(canonical(header))}, indent=1)
         if len(text) > _tuning.MAX_JSON:
-            raise ValueError(
-                f"{len(self.blocks):,} blocks are too many for a store; raise block_bytes "
-                f"({self.block_bytes:,})."
-            )
+            about = f"{len(self.blocks):,} blocks are too many for a store"
+            raise ValueError(f"{about}; raise block_bytes ({self.block_bytes:,}).")
         with synced_file(self.folder / HEADER, "wb") as file:
             file.write(text.encode())
         return Store(self.folder)
 
 
 class _Summed:
-    """A file to write to, with the size and checksum of what was written."""
+    """A file that keeps the size and checksum of what is written to it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
@@ -336,10 +314,3 @@ class _Summed:
         self.size += len(content)
         self.crc = crc32(content, self.crc)
         return self.file.write(content)
-
-
-def _join_pointers(pointers: Sequence[Array]) -> Array:
-    """Join pointers that each start at 0."""
-    starts = np.cumsum([0, *(pointer[-1] for pointer in pointers)])
-    parts = [pointer[1:] + start for pointer, start in zip(pointers, starts, strict=False)]
-    return np.concatenate([np.zeros(1, np.int64), *parts])
