@@ -39,16 +39,6 @@ class ComparisonDisplay:
         Means and standard deviations.
     p_values_ : list of matplotlib Annotation
         In the order of `MulticlassComparison.p_values`.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from dualsweep import compare_multiclass
-    >>> from dualsweep.plotting import ComparisonDisplay
-    >>> X, y = load_iris(return_X_y=True)
-    >>> result = compare_multiclass(X, y, Cs=[0.1, 1], n_repeats=3, random_state=0)
-    >>> display = ComparisonDisplay(result).plot()  # doctest: +SKIP
-    >>> display.figure_.savefig("comparison.png")  # doctest: +SKIP
     """
 
     def __init__(self, comparison: MulticlassComparison) -> None:

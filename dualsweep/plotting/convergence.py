@@ -57,16 +57,6 @@ class ConvergenceDisplay:
         From the smallest gap of all classes, or as low as the curve goes, to the largest.
     tol_line_ : matplotlib Line2D or None
         The dashed line at `tol`.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from dualsweep import LinearSVC
-    >>> from dualsweep.plotting import ConvergenceDisplay
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = LinearSVC(random_state=0).fit(X, y)
-    >>> display = ConvergenceDisplay.from_estimator(model)  # doctest: +SKIP
-    >>> display.figure_.savefig("convergence.png")  # doctest: +SKIP
     """
 
     def __init__(

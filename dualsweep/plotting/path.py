@@ -45,16 +45,6 @@ class PathDisplay:
         Bands around the means: one standard error for the score, smallest to largest for the rest.
     C_lines_ : list of matplotlib Line2D
         Dashed lines at the C of choice.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from dualsweep import LinearSVCCV
-    >>> from dualsweep.plotting import PathDisplay
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = LinearSVCCV(random_state=0).fit(X, y)
-    >>> display = PathDisplay.from_estimator(model)  # doctest: +SKIP
-    >>> display.figure_.savefig("path.png")  # doctest: +SKIP
     """
 
     def __init__(
