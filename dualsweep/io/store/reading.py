@@ -18,7 +18,7 @@ from ..._typing import Array, JsonObject
 from .._checks import check_characters, check_indices, check_indptr, damaged
 from .._files import naming
 from .._npz import read_npy_header
-from .format import ARRAYS, CRC, array_file, canonical, read_header
+from .directory import ARRAYS, CRC, array_file, canonical, read_header
 
 MAX_HEADER = 1 << 14  # bytes before the numbers of a file; NumPy reads no more than 10,000
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,14 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ... import _tuning
 from ..._typing import Array, Given, JsonObject
 from .._checks import whole_numbers
 from .._files import synced_file
 from .._npz import without_objects
 from ..svmlight import iter_svmlight
-from .directory import new_store
-from .format import ARRAYS, CRC, FORMAT, HEADER, VERSION, array_file, canonical
+from .directory import ARRAYS, CRC, array_file, new_store, write_header
 from .reading import Store
 
 BLOCK_BYTES = 64 << 20
@@ -78,7 +75,7 @@ def open_writer(
     dtype: npt.DTypeLike | None = None,
     block_bytes: int = BLOCK_BYTES,
     force: bool = False,
-) -> Iterator[ChunkWriter]:
+) -> Iterator[StoreWriter]:
     """Write chunks of rows to a store, which appears when the ``with`` block ends without an error.
 
     The writer that it gives has the method ``append(X, y)``, which takes rows, dense or sparse, and
@@ -113,9 +110,9 @@ def open_writer(
     ((300, 5), dtype('bool'))
     """
     with new_store(Path(path), force) as folder:
-        writer = ChunkWriter(BlockWriter(folder, block_bytes), n_features, dtype)
+        writer = StoreWriter(folder, block_bytes, n_features, dtype)
         yield writer
-        writer.finish()
+        writer.store = writer.finish()
     writer.store.path = Path(path)
 
 
@@ -154,7 +151,7 @@ def convert_svmlight(
         Called with the number of bytes of the file that have been read, as reading goes on.
     """
     with new_store(Path(path), force) as folder:
-        writer = BlockWriter(folder, block_bytes)
+        writer = StoreWriter(folder, block_bytes, dtype=dtype)
         # "auto" takes the first column to have index 1 until an index 0 comes.
         base = 1 if zero_based == "auto" else int(not zero_based)
         highest, integers, n_to_shift = -1, True, 0
@@ -167,30 +164,39 @@ def convert_svmlight(
             np.subtract(block.indices, base, out=block.indices)
             highest = max(highest, block.highest)
             integers = integers and whole_numbers(block.labels) is not None
-            writer.append(block.data, block.indices, block.indptr, block.labels)
+            writer.add(block.data, block.indices, block.indptr, block.labels)
         writer.flush()
         if not writer.blocks:
             raise ValueError(f"{file} has no rows.")
         for b in range(n_to_shift):
             writer.change(b, "indices", lambda indices: indices + 1)
-        if integers:
-            writer.cast_labels(np.dtype(np.int64))
-        store = writer.finish(max(highest + 1 - base, 0), np.dtype(dtype))
+        label_type = np.dtype(np.int64) if integers else None
+        store = writer.finish(max(highest + 1 - base, 0), label_type)
     store.path = Path(path)
     return store
 
 
-class ChunkWriter:
-    """Checks chunks of rows and labels, and writes them; see `open_writer`."""
+class StoreWriter:
+    """Cuts rows into blocks and writes them to a directory; see `open_writer`."""
 
     def __init__(
-        self, writer: BlockWriter, n_features: int | None, dtype: npt.DTypeLike | None
+        self,
+        folder: Path,
+        block_bytes: int,
+        n_features: int | None = None,
+        dtype: npt.DTypeLike | None = None,
     ) -> None:
+        if block_bytes < 1:
+            raise ValueError(f"block_bytes is {block_bytes}, but must be positive.")
         self._dtype = None if dtype is None else np.dtype(dtype)
         if self._dtype not in (None, *FLOATS):
             raise ValueError(f"dtype must be float32 or float64, but is {self._dtype}.")
-        self._writer, self._n_features = writer, n_features
+        self._folder, self._n_features = folder, n_features
+        self._block_bytes = self._room = block_bytes
+        self._pending: list[tuple[Array, ...]] = []  # rows of the next block, as in `ARRAYS`
         self._label_types: set[np.dtype] = set()
+        self.blocks: list[JsonObject] = []  # those written, as in the header
+        self.store: Store  # once it is complete
 
     def append(self, X: Given, y: Given) -> None:
         """Add rows and their labels: numbers or text, of one kind in all chunks."""
@@ -215,53 +221,33 @@ class ChunkWriter:
             rows = rows.copy()
             rows.sum_duplicates()
         self._label_types.add(labels.dtype)
-        indptr = rows.indptr.astype(np.int64, copy=False)
-        self._writer.append(rows.data, rows.indices, indptr, labels)
+        self.add(rows.data, rows.indices, rows.indptr.astype(np.int64, copy=False), labels)
 
-    def finish(self) -> None:
-        """Write the rest, with labels of the type that holds all of them."""
-        self._writer.flush()
-        if self._n_features is None or self._dtype is None or not self._writer.blocks:
-            raise ValueError("X has no rows.")
-        if len(self._label_types) > 1:
-            self._writer.cast_labels(np.result_type(*self._label_types))
-        self.store = self._writer.finish(self._n_features, self._dtype)
-
-
-class BlockWriter:
-    """Cuts rows into blocks and writes them to a directory."""
-
-    def __init__(self, folder: Path, block_bytes: int) -> None:
-        if block_bytes < 1:
-            raise ValueError(f"block_bytes is {block_bytes}, but must be positive.")
-        self.folder = folder
-        self.block_bytes = self.room = block_bytes
-        self.pending: list[tuple[Array, ...]] = []  # rows of the next block, as in `ARRAYS`
-        self.blocks: list[JsonObject] = []  # as in the header
-
-    def append(self, data: Array, indices: Array, indptr: Array, y: Array) -> None:
-        """Add rows; `indptr` starts at 0."""
+    def add(self, data: Array, indices: Array, indptr: Array, y: Array) -> None:
+        """Add rows without a check; `indptr` starts at 0."""
         per_entry, per_row = data.itemsize + indices.itemsize, indptr.itemsize + y.itemsize
         sizes = indptr * per_entry + np.arange(len(indptr)) * per_row  # of the rows before each
         row, end = 0, len(y)
         while row < end:
-            stop = int(np.searchsorted(sizes, sizes[row] + self.room, side="right")) - 1
-            if stop <= row and self.pending:
+            stop = int(np.searchsorted(sizes, sizes[row] + self._room, side="right")) - 1
+            if stop <= row and self._pending:
                 self.flush()
                 continue
             stop = max(stop, row + 1)
             a, b = indptr[row], indptr[stop]
-            part = data[a:b], indices[a:b], np.diff(indptr[row : stop + 1]), y[row:stop]
-            self.pending.append(tuple(array.copy() for array in part))
-            self.room -= sizes[stop] - sizes[row]
+            lengths = np.diff(indptr[row : stop + 1])
+            self._pending.append(
+                (data[a:b].copy(), indices[a:b].copy(), lengths, y[row:stop].copy())
+            )
+            self._room -= sizes[stop] - sizes[row]
             row = stop
 
     def flush(self) -> None:
         """Write the pending rows as a block."""
-        if not self.pending:
+        if not self._pending:
             return
-        parts = dict(zip(ARRAYS, zip(*self.pending, strict=True), strict=True))
-        self.pending, self.room = [], self.block_bytes
+        parts = dict(zip(ARRAYS, zip(*self._pending, strict=True), strict=True))
+        self._pending, self._room = [], self._block_bytes
         sizes = {"rows": sum(map(len, parts["y"])), "entries": sum(map(len, parts["data"]))}
         self.blocks.append(sizes)
         for name in ARRAYS:  # one after the other, so that only one is in memory twice
@@ -272,35 +258,28 @@ class BlockWriter:
 
     def change(self, b: int, name: str, change: Callable[[Array], Array]) -> None:
         """Replace an array of a block that has been written."""
-        self._save(b, name, change(np.load(array_file(self.folder, b, name), allow_pickle=False)))
-
-    def cast_labels(self, dtype: np.dtype) -> None:
-        """Give the labels of all blocks another type."""
-        for b in range(len(self.blocks)):
-            self.change(b, "y", lambda y: y.astype(dtype))
+        self._save(b, name, change(np.load(array_file(self._folder, b, name), allow_pickle=False)))
 
     def _save(self, b: int, name: str, array: Array) -> None:
-        with synced_file(array_file(self.folder, b, name), "wb") as file:
+        with synced_file(array_file(self._folder, b, name), "wb") as file:
             summed = _Summed(file)
             np.lib.format.write_array(summed, array, allow_pickle=False)
         self.blocks[b][name] = {"bytes": summed.size, CRC: summed.crc}
 
-    def finish(self, n_features: int, dtype: np.dtype) -> Store:
-        """Write the header, which makes a store of the directory, and open it."""
-        header = {
-            "format": FORMAT,
-            "version": VERSION,
-            "shape": [sum(block["rows"] for block in self.blocks), n_features],
-            "dtype": dtype.name,
-            "blocks": self.blocks,
-        }
-        text = json.dumps(header | {CRC: crc32(canonical(header))}, indent=1)
-        if len(text) > _tuning.MAX_JSON:
-            about = f"{len(self.blocks):,} blocks are too many for a store"
-            raise ValueError(f"{about}; raise block_bytes ({self.block_bytes:,}).")
-        with synced_file(self.folder / HEADER, "wb") as file:
-            file.write(text.encode())
-        return Store(self.folder)
+    def finish(self, n_features: int | None = None, label_type: np.dtype | None = None) -> Store:
+        """Write the last block and the header, with labels of one type, and open the store."""
+        self.flush()
+        n_features = self._n_features if n_features is None else n_features
+        if n_features is None or self._dtype is None or not self.blocks:
+            raise ValueError("X has no rows.")
+        if len(self._label_types) > 1:
+            label_type = np.result_type(*self._label_types)
+        if label_type is not None:
+            for b in range(len(self.blocks)):
+                self.change(b, "y", lambda y: y.astype(label_type))
+        n_rows = sum(block["rows"] for block in self.blocks)
+        write_header(self._folder, (n_rows, n_features), self._dtype.name, self.blocks)
+        return Store(self._folder)
 
 
 class _Summed:
