@@ -28,7 +28,7 @@ def load_data(
     n_jobs: int | None = None,
     watch: Callable[[int], None] | None = None,
 ) -> tuple[Matrix, Array | None]:
-    r"""Read rows and labels from a file.
+    """Read rows and labels from a file.
 
     Parameters
     ----------
@@ -54,18 +54,6 @@ def load_data(
         Rows. Values of text are float32.
     y : ndarray of shape (n_samples,) or None
         Labels; integers if the text has no others. None if the file has none.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> from dualsweep.io import load_data
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "tiny.svm")
-    ...     _ = path.write_text("+1 0:0.5 2:1\n-1 1:2\n")
-    ...     X, y = load_data(path)
-    >>> X.toarray().tolist(), y.tolist()
-    ([[0.5, 0.0, 1.0], [0.0, 2.0, 0.0]], [1, -1])
     """
     path = Path(path)
     if not path.exists():

@@ -51,6 +51,7 @@ PARAMETERS = (
 )
 OWN_PARAMETERS = {"LinearSVC": ("multi_class", "class_weight"), "LinearSVR": ("epsilon",)}
 ARRAYS = ("coef", "intercept", "header")
+OPTIONAL = {"classes": "classes_", "feature_names": "feature_names_in_", "history": "history_"}
 DUALS = ("dual_data", "dual_indices", "dual_indptr", "n_samples")
 CERTIFICATE = (
     "primal_objective_",
@@ -107,12 +108,9 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
         "certificate": {n: getattr(svc, n) for n in CERTIFICATE if hasattr(svc, n)},
     }
     arrays = {"coef": coef, "intercept": intercept}
-    if estimator == "LinearSVC":
-        arrays["classes"] = without_objects(to_host(svc.classes_))
-    if hasattr(svc, "feature_names_in_"):
-        arrays["feature_names"] = without_objects(svc.feature_names_in_)
-    if hasattr(svc, "history_"):  # a model of LIBLINEAR has none
-        arrays["history"] = svc.history_
+    for name, attribute in OPTIONAL.items():
+        if hasattr(svc, attribute):
+            arrays[name] = without_objects(to_host(getattr(svc, attribute)))
     if hasattr(svc, "dual_coef_"):
         duals = sp.csr_array(to_host(svc.dual_coef_))
         values = duals.data, duals.indices, duals.indptr, np.array(duals.shape[1])
@@ -123,7 +121,7 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
 
 
 def load_model(path: str | Path) -> LinearSVC | LinearSVR:
-    """Read a model that `save_model` wrote, or LIBLINEAR.
+    """Read a model that `save_model` wrote, or LIBLINEAR; ValueError if it is damaged.
 
     Parameters
     ----------
@@ -133,13 +131,8 @@ def load_model(path: str | Path) -> LinearSVC | LinearSVR:
     Returns
     -------
     LinearSVC or LinearSVR
-        A fitted model, with its dual variables, certificate and history if the file has them.
-
-    Raises
-    ------
-    ValueError
-        If the file is not a model as `save_model` writes it. The certificate is not recomputed,
-        which takes the data: see `dualsweep.certify`.
+        A fitted model, with its dual variables, certificate and history if the file has them. The
+        certificate is not recomputed, which takes the data: see `dualsweep.certify`.
     """
     model = fitted_estimator(*read_model(path))
     with damaged(f"{path} is a damaged model"):

@@ -93,13 +93,10 @@ def load_svmlight(
     y : ndarray of shape (n_samples,) or list of tuples
         Labels; the sorted labels of each row if `multilabel`.
 
-    Raises
-    ------
-    ValueError
-        If the text is malformed; the message has file, line, column and the text.
-
     Notes
     -----
+    Malformed text is a ValueError, whose message has file, line, column and the text.
+
     A value is the `dtype` nearest to the decimal number, as Python's `float` gives it
     (scikit-learn rounds float32 twice, by way of float64, and so sometimes wrongly). The words nan
     and inf are read as `float` does, numbers that are too large as inf; `fit` refuses them. Labels
