@@ -3,8 +3,7 @@
 A number of up to 19 digits is w * 10**q with w below 2**64. Its binary digits are those of
 w * 5**q. 64 bits of 5**q suffice to round it, unless the product is so close to the middle between
 two floats that the missing bits could decide. That is one number of 16 digits in 2000, which the
-caller rounds. (The method is Clinger's and Lemire's. Their tables of 128 bits leave fewer numbers
-undecided, but one in 2000 costs nothing.)
+caller rounds. (Clinger's and Lemire's method. Their tables of 128 bits leave fewer undecided.)
 """
 
 from __future__ import annotations
@@ -94,8 +93,7 @@ def _load_digits(text: Array, p: np.uint64) -> tuple[np.uint64, np.uint64]:
 def scan_digits(text: Array, p: np.uint64, w: np.uint64) -> tuple[np.uint64, np.uint64]:
     """Append the digits at `p` to `w`, modulo 2**64, and return it and where they end.
 
-    It takes eight digits at a time, and the last ones without a branch on their number: 1080 MB/s
-    of text instead of 920.
+    Eight digits at a time, with no branch on the number of the last: 1080 MB/s instead of 920.
     """
     digits, others = _load_digits(text, p)
     while others == 0:
@@ -110,7 +108,7 @@ def scan_digits(text: Array, p: np.uint64, w: np.uint64) -> tuple[np.uint64, np.
 
 @jit_inline
 def _scan_few_digits(text: Array, p: np.uint64, w: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """Do what `scan_digits` does, but faster for one or two digits, if always as many."""
+    """Do as `scan_digits`, but faster for one or two digits, if always as many."""
     ten, zero = np.uint64(10), np.uint64(ZERO)
     digit = np.uint64(text[p]) - zero
     while digit < ten:
@@ -124,10 +122,9 @@ def _scan_few_digits(text: Array, p: np.uint64, w: np.uint64) -> tuple[np.uint64
 def scan_decimal(
     text: Array, p: np.uint64
 ) -> tuple[np.uint64, np.int64, bool, np.uint64, np.bool_]:
-    """Read the number at `p`: return w, q, whether it is negative, its end, and whether it is one.
+    """Read the number ``w * 10**q`` at `p`; return w, q, whether it is negative, its end, validity.
 
-    Its size is ``w * 10**q``. Numbers of more than `MAX_DIGITS` digits, and words like nan, count
-    as none here: they are left to Python.
+    Numbers of more than `MAX_DIGITS` digits, and words like nan, are not valid: Python reads them.
     """
     one = np.uint64(1)
     negative = text[p] == MINUS

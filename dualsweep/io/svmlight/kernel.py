@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..._jit import jit, jit_inline
+from ..._jit import jit, jit_inline, load_word
 from ..._typing import Array, Int
 from .decimals import float_bits, scan_decimal, scan_digits
 
 TAB, NEWLINE, RETURN, SPACE, HASH, COMMA, COLON = b"\t\n\r #,:"
-QUERY = tuple(b"qid:")
+QUERY, FOUR_BYTES = np.uint64(int.from_bytes(b"qid:", "little")), np.uint64(2**32 - 1)
 
 MAX_INDEX_DIGITS = 18  # 10**18 < 2**63
 LARGE_LABEL = np.float64(2.0**53).view(np.uint64)  # below, float64 has every integer
@@ -51,16 +51,9 @@ def _next_token(text: Array, p: np.uint64) -> np.uint64:
 
 
 @jit_inline
-def _has_colon(text: Array, p: np.uint64) -> bool:
-    while not _ends_token(text[p]) and text[p] != COLON:
-        p += np.uint64(1)
-    return text[p] == COLON
-
-
-@jit_inline
-def _end_of_token(text: Array, p: np.uint64, listed: bool) -> np.uint64:
-    """Return where the token ends; if it is `listed`, at a comma at the latest."""
-    while not (_ends_token(text[p]) or (listed and text[p] == COMMA)):
+def _end_of_token(text: Array, p: np.uint64, stop: int) -> np.uint64:
+    """Return where the token ends, or the character `stop` is."""
+    while not (_ends_token(text[p]) or text[p] == stop):
         p += np.uint64(1)
     return p
 
@@ -68,10 +61,7 @@ def _end_of_token(text: Array, p: np.uint64, listed: bool) -> np.uint64:
 @jit_inline
 def _is_query(text: Array, p: np.uint64) -> bool:
     """Return True at ``qid:``, which groups rows for ranking."""
-    j = np.uint64(0)
-    while j < len(QUERY) and text[p + j] == QUERY[j]:
-        j += np.uint64(1)
-    return j == len(QUERY)
+    return load_word(text, p) & FOUR_BYTES == QUERY
 
 
 @jit_inline
@@ -96,14 +86,13 @@ def scan_lines(
     """Fill the arrays with the rows of `text`, up to a bad entry; return the fields of a `Scan`.
 
     The text ends with a newline, after which any 7 bytes can be read. `data` and `labels` take the
-    bits of floats, as unsigned integers. `indices` count as the text does. A line has one label or,
-    if `multilabel`, any number of them with commas between; `label_ptr` is for those. Both pointers
-    start with 0.
+    bits of floats, as unsigned integers. `label_ptr` is used if `multilabel`. Both pointers start
+    with 0.
 
     Python reads the numbers that are not certain here, those that are none, and labels so large
     that float64 may not have them. Each has a row in `deferred`: its place in `data`, or inverted
-    in `labels`, and where its text starts and ends. If there are more of them than rows, or if
-    indices are too large for `indices`, the result says so and the arrays are useless.
+    in `labels`, and where its text starts and ends. If there are more of them than rows, or indices
+    too large for `indices`, the result says so and the arrays are useless.
     """
     one = np.uint64(1)
     mantissa = 52 if data.itemsize == 8 else 23
@@ -118,13 +107,14 @@ def scan_lines(
             p += one
             continue
 
-        more = not (multilabel and _has_colon(text, p))
+        # With many labels, a line may have none: then its first token is an entry.
+        more = not (multilabel and text[_end_of_token(text, p, COLON)] == COLON)
         while more:
             start = p
             w, q, negative, p, valid = scan_decimal(text, p)
             bits, certain = float_bits(w, q, 52)
             labels[n_labels] = bits | np.uint64(negative) << np.uint64(63)
-            stop = _end_of_token(text, p, multilabel)
+            stop = _end_of_token(text, p, COMMA if multilabel else SPACE)
             if not (valid and certain and p == stop and bits < LARGE_LABEL):
                 n_deferred = _defer(deferred, n_deferred, ~n_labels, start, stop)
             n_labels += 1
@@ -133,7 +123,7 @@ def scan_lines(
 
         p = _next_token(text, p)
         if _is_query(text, p):
-            p = _next_token(text, _end_of_token(text, p, False))
+            p = _next_token(text, _end_of_token(text, p, SPACE))
         least = np.uint64(one_based)  # the smallest index that may come next
         while text[p] != NEWLINE:
             start = p
@@ -155,7 +145,7 @@ def scan_lines(
             w, q, negative, p, valid = scan_decimal(text, start)
             bits, certain = float_bits(w, q, mantissa)
             data[k] = bits | np.uint64(negative) << sign
-            stop = _end_of_token(text, p, False)
+            stop = _end_of_token(text, p, SPACE)
             if not (valid and certain and p == stop):
                 n_deferred = _defer(deferred, n_deferred, k, start, stop)
             k += one
