@@ -78,20 +78,6 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
         Where to write; by custom it ends in .npz. A link is followed.
     force : bool, default=False
         Whether to replace a file that exists. Devices, pipes and directories are never replaced.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> from sklearn.datasets import load_iris
-    >>> from dualsweep import LinearSVC
-    >>> from dualsweep.io import load_model, save_model
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = LinearSVC(random_state=0).fit(X, y)
-    >>> with TemporaryDirectory() as folder:
-    ...     save_model(model, f"{folder}/iris.npz")
-    ...     again = load_model(f"{folder}/iris.npz")
-    >>> bool((again.predict(X) == model.predict(X)).all())
-    True
     """
     svc = getattr(model, "best_estimator_", model)
     coef, intercept = fitted_weights(svc)

@@ -40,7 +40,8 @@ class Store:
     Parameters
     ----------
     path : str or Path
-        The directory. Its header and the sizes of its files are checked.
+        The directory. Its header and the sizes of its files are checked now, its blocks when they
+        are used; `verify` checks all of it.
 
     Attributes
     ----------
@@ -222,8 +223,7 @@ def open_store(path: str | Path) -> Store:
     Parameters
     ----------
     path : str or Path
-        The directory. Its header and the sizes of its files are checked now, its blocks when they
-        are used; `Store.verify` checks all of it.
+        The directory; see `Store`.
     """
     return Store(path)
 

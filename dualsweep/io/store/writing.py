@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
-from typing import IO
 from zlib import crc32
 
 import numpy as np
@@ -44,8 +44,7 @@ def write_store(
     y : array-like of shape (n_samples,)
         Labels: numbers or text.
     block_bytes : int, default=64 << 20
-        Size of a block, 64 MiB; only a single row can be larger. At most a tenth of the memory for
-        training is best.
+        Size of a block, 64 MiB. At most a tenth of the memory for training is best.
     force : bool, default=False
         Whether to replace a store. A directory with anything else in it is never replaced.
 
@@ -93,21 +92,6 @@ def open_writer(
         Size of a block, 64 MiB. At most a tenth of the memory for training is best.
     force : bool, default=False
         Whether to replace an existing store.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> import numpy as np
-    >>> from dualsweep.io import open_store, open_writer
-    >>> rng = np.random.default_rng(0)
-    >>> with TemporaryDirectory() as folder:
-    ...     with open_writer(f"{folder}/random") as writer:
-    ...         for _ in range(3):
-    ...             X = rng.normal(size=(100, 5))
-    ...             writer.append(X, X[:, 0] > 0)
-    ...     X, y = open_store(f"{folder}/random").load()
-    >>> X.shape, y.dtype
-    ((300, 5), dtype('bool'))
     """
     with new_store(Path(path), force) as folder:
         writer = StoreWriter(folder, block_bytes, n_features, dtype)
@@ -261,10 +245,14 @@ class StoreWriter:
         self._save(b, name, change(np.load(array_file(self._folder, b, name), allow_pickle=False)))
 
     def _save(self, b: int, name: str, array: Array) -> None:
+        head = BytesIO()
+        np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(array))
+        size = crc = 0
         with synced_file(array_file(self._folder, b, name), "wb") as file:
-            summed = _Summed(file)
-            np.lib.format.write_array(summed, array, allow_pickle=False)
-        self.blocks[b][name] = {"bytes": summed.size, CRC: summed.crc}
+            for part in (head.getvalue(), array.view(np.uint8).data):
+                size += file.write(part)
+                crc = crc32(part, crc)
+        self.blocks[b][name] = {"bytes": size, CRC: crc}
 
     def finish(self, n_features: int | None = None, label_type: np.dtype | None = None) -> Store:
         """Write the last block and the header, with labels of one type, and open the store."""
@@ -280,16 +268,3 @@ class StoreWriter:
         n_rows = sum(block["rows"] for block in self.blocks)
         write_header(self._folder, (n_rows, n_features), self._dtype.name, self.blocks)
         return Store(self._folder)
-
-
-class _Summed:
-    """A file that keeps the size and checksum of what is written to it."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.file = file
-        self.size = self.crc = 0
-
-    def write(self, content: bytes) -> int:
-        self.size += len(content)
-        self.crc = crc32(content, self.crc)
-        return self.file.write(content)
