@@ -168,7 +168,7 @@ def _parameters(header: JsonObject) -> dict[str, Any]:
             raise ValueError(f"{name} is beyond 64 bits")
     weights = params.get("class_weight")
     if isinstance(weights, list | dict):
-        with damaged("class_weight has"):  # not pairs, or something that cannot be a label
+        with damaged("class_weight has no pairs of label and weight"):
             weights = dict(weights)
         if not all(map(is_number, weights.values())):
             raise ValueError(f"class_weight is {weights!r:.100}")
