@@ -242,7 +242,7 @@ def _report(command: Command, model: LinearSVCCV | LinearSVRCV) -> None:
 
 
 def _draw(model: LinearSVCCV | LinearSVRCV) -> Any:
-    from ..plotting.path import PANELS, PathDisplay
+    from ..plotting import PANELS, PathDisplay
 
     figure = new_figure(*PANELS)
     PathDisplay.from_estimator(model, ax=figure.subplots(3, 1, sharex=True))
