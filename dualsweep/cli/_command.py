@@ -28,12 +28,11 @@ from rich.table import Table
 
 from .._interrupt import INTERRUPTED, leave_on_interrupt, raise_on_interrupt
 from ..io import Store, load_data, open_store
-from ..io._files import overlap
+from ..io._files import check_target, overlap
 from ..training.progress import announce_compilation
-from ._options import first_column, in_options
+from ._options import MEGABYTE, first_column, in_options
 
-FAILED, BAD = 1, 2
-MEGABYTE = 1 << 20
+FAILED, BAD = 1, 2  # exit codes
 
 
 class Command:
@@ -70,7 +69,7 @@ class Command:
         if self._left:
             leave_on_interrupt()
         if isinstance(error, KeyboardInterrupt):
-            written = [str(path) for path, was in self._outputs.items() if _number(path) != was]
+            written = [str(path) for path, was in self._outputs.items() if _inode(path) != was]
             self.say(f"Interrupted. {', '.join(written) or 'Nothing'} was written.")
             self.code = INTERRUPTED
         elif isinstance(error, OSError | ValueError | ImportError | MemoryError):
@@ -85,17 +84,25 @@ class Command:
         if self.code:
             raise typer.Exit(self.code) from None
 
-    def writes(self, path: Path) -> None:
-        """Note what is going to be written, for people who want to know when they interrupt.
+    def writes(
+        self,
+        path: Path | None,
+        force: bool = False,
+        check: Callable[..., object] = check_target,
+    ) -> None:
+        """Note what is going to be written, to name it after Ctrl-C; None is nothing.
 
-        ValueError if that would replace what the command reads, whatever `--force` says, or what
-        it writes itself.
+        Raise ValueError if that would replace what the command reads, whatever `--force` says, or
+        what it writes itself, and what `check` raises: rather now than after the work.
         """
+        if path is None:
+            return
         self.spare_inputs(path)
         for other in self._outputs:
             if overlap(path, other):
                 raise ValueError(f"{path} and {other} are the same; choose two names to write to.")
-        self._outputs[path] = _number(path)
+        self._outputs[path] = _inode(path)
+        check(path, force=force)
 
     def spare_inputs(self, path: Path) -> None:
         """Raise ValueError if writing to `path` would change what the command reads."""
@@ -199,11 +206,6 @@ class Command:
         self.tell(f"{path}: {rows:,} rows, {features:,} features, {n_entries:,} entries{more}")
 
 
-def in_bytes(megabytes: int | None) -> int | None:
-    """Return what the library calls a limit on memory."""
-    return None if megabytes is None else megabytes * MEGABYTE
-
-
 def classes_of(X: Any, y: Any) -> Any:
     """Return the labels there are, each once, of a store its own."""
     if y is not None:
@@ -211,8 +213,8 @@ def classes_of(X: Any, y: Any) -> Any:
     return np.unique(np.concatenate([np.unique(X.read_labels(b)) for b in range(len(X))]))
 
 
-def _number(path: Path) -> int | None:
-    """Return the number of what is there, which what is written in its place does not have."""
+def _inode(path: Path) -> int | None:
+    """Return the inode of a file, which changes when the file is replaced."""
     return path.stat().st_ino if path.exists() else None
 
 

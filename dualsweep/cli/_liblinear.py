@@ -56,6 +56,6 @@ class Answering(TyperCommand):
             return f"dualsweep {name} has no {option}: {OPTIONS[name][option]}"
         if "unexpected extra argument" in error.message and name in OUTPUT:
             return f"{error.message}. To name the output, use {OUTPUT[name]}."
-        if getattr(getattr(error, "param", None), "name", None) == "cost":
+        if getattr(getattr(error, "param", None), "name", None) == "C":
             return f"{error.message.rstrip('.')}. {SEARCH}"
         return None

@@ -8,25 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from .._parameters import parameters_of
+from ..training.parameters import Choice
 from ._command import FAILED, Command
 from ._options import (
-    Bias,
-    ClassWeight,
+    PARAMETERS,
     Data,
     Force,
     Json,
-    Loss,
-    MaxIter,
-    NoIntercept,
     Quiet,
-    Schedule,
-    Seed,
-    Solver,
-    Tol,
-    TrainJobs,
     ZeroBased,
     class_weights,
     parse_costs,
+    takes,
 )
 from ._pictures import Plot, check_picture, new_figure, save_picture
 
@@ -34,6 +28,11 @@ if TYPE_CHECKING:
     from ..estimators import MulticlassComparison
 
 
+# What a comparison chooses itself, or is not for.
+WITHOUT = {*parameters_of(Choice), "C", "multi_class", "epsilon", "intercept", "memory_limit"}
+
+
+@takes(PARAMETERS.keys() - WITHOUT - {"max_time"}, loss={"default": "hinge"})
 def compare(
     file: Data,
     plot: Plot = None,
@@ -48,19 +47,11 @@ def compare(
     repeats: Annotated[
         int, typer.Option(min=2, metavar="N", help="Number of random partitions.")
     ] = 10,
-    loss: Loss = "hinge",
-    tol: Tol = 1e-3,
-    max_iter: MaxIter = 1000,
-    no_intercept: NoIntercept = False,
-    bias: Bias = 1.0,
-    class_weight: ClassWeight = None,
-    schedule: Schedule = "auto",
-    solver: Solver = "auto",
-    n_jobs: TrainJobs = -1,
-    seed: Seed = 0,
+    *,
     zero_based: ZeroBased = None,
     json: Json = False,
     quiet: Quiet = False,
+    **given: Any,
 ) -> None:
     """Compare three methods for data of three or more classes.
 
@@ -79,37 +70,24 @@ def compare(
     """
     from ..estimators import compare_multiclass
 
-    options: dict[str, Any] = {
-        "loss": loss,
-        "solver": solver,
-        "schedule": schedule,
-        "fit_intercept": not no_intercept,
-        "intercept_scaling": bias,
-        "tol": tol,
-        "max_iter": max_iter,
-        "n_jobs": n_jobs,
-        "random_state": seed,
-        "verbose": 0 if quiet or json else 1,
-    }
     values = parse_costs(costs)
-
     with Command(json, quiet, reads=[file]) as command:
-        if plot is not None:
-            command.writes(plot)
-            check_picture(plot, force)
-        X, y = command.load(file, zero_based=zero_based, n_jobs=n_jobs)
-        options["class_weight"] = class_weights(class_weight, np.unique(y))
+        command.writes(plot, force, check_picture)
+        X, y = command.load(file, zero_based=zero_based, n_jobs=given["n_jobs"])
+        given["class_weight"] = class_weights(given["class_weight"], np.unique(y))
+        verbose = 0 if quiet or json else 1
         started = perf_counter()
         with command.warnings():
-            result = compare_multiclass(X, y, Cs=values, n_repeats=repeats, **options)
+            result = compare_multiclass(
+                X, y, Cs=values, n_repeats=repeats, verbose=verbose, **given
+            )
         command.facts["seconds"] = perf_counter() - started
+        _report(command, result)
         if plot is not None:
             save_picture(_draw(result), plot, force)
             command.facts["picture"] = str(plot)
-        _report(command, result)
-        if plot is not None:
             command.tell(f"Picture written to {plot}")
-        if (result.relative_gap > tol).any():
+        if (result.relative_gap > given["tol"]).any():
             command.code = FAILED
 
 

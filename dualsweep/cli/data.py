@@ -18,15 +18,8 @@ from ..io.liblinear import MAGIC
 from ..io.model import CERTIFICATE
 from ..io.store.directory import check_new_store
 from ..io.svmlight import Block, iter_svmlight
-from ._command import FAILED, MEGABYTE, Command
-from ._options import (
-    Force,
-    Json,
-    NJobs,
-    Quiet,
-    ZeroBased,
-    first_column,
-)
+from ._command import FAILED, Command
+from ._options import MEGABYTE, Force, Json, NJobs, Quiet, ZeroBased, first_column
 
 MOST_CLASSES = 20  # to list
 
@@ -57,8 +50,7 @@ def convert(
       dualsweep convert webspam.svm webspam.store --block-size 256
     """
     with Command(json, quiet, reads=[file]) as command:
-        command.writes(store)
-        check_new_store(store, force=force)
+        command.writes(store, force, check_new_store)
         started = perf_counter()
         block_bytes = block_size * MEGABYTE
         kind, size = kind_of(file), _size(file)

@@ -12,16 +12,11 @@ import scipy.sparse as sp
 import typer
 
 from ..io import load_model
-from ..io._files import atomic_file, check_target
+from ..io._files import atomic_file
 from ..io.data import check_width
 from ..io.model import read_model
 from ._command import Command
-from ._options import (
-    Force,
-    Json,
-    NJobs,
-    ZeroBased,
-)
+from ._options import Force, Json, NJobs, ZeroBased
 from .data import kind_of
 
 
@@ -83,9 +78,7 @@ def predict(
     if decisions and probabilities is not None:
         raise typer.BadParameter("--decisions and --probabilities cannot be used together.")
     with Command(json, quiet=True, reads=(model_file, file, probabilities)) as command:
-        if output is not None:
-            command.writes(output)
-            check_target(output, force=force)
+        command.writes(output, force)
         model = _read(model_file, file)
         classes, n_features = model.get("classes_"), model["n_features_in_"]
         options = {"zero_based": zero_based, "n_jobs": n_jobs, "n_features": n_features}

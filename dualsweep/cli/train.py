@@ -4,47 +4,36 @@ from __future__ import annotations
 
 from pathlib import Path
 from time import perf_counter
-from types import SimpleNamespace
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 from .._interrupt import INTERRUPTED
+from .._parameters import parameters_of
 from ..io import Store, save_liblinear, save_model
-from ..io._files import check_target
 from ..io.liblinear import integer_classes
 from ..io.model import read_model
 from ..placements import load_if_it_fits, training_data
 from ..training import Context, Settings, draw_seed
 from ..training import train as train_model
+from ..training.parameters import Choice
 from ..training.verdict import shortfall
-from ._command import FAILED, Command, classes_of, in_bytes
+from ._command import FAILED, Command, classes_of
 from ._options import (
-    AnyLoss,
-    Bias,
-    ClassWeight,
+    ANY_LOSS,
+    PARAMETERS,
+    TASKS,
     Data,
-    Epsilon,
     Force,
-    Intercept,
     Json,
-    MaxIter,
-    MemoryLimit,
     ModelFormat,
-    MultiClass,
-    NoIntercept,
     Quiet,
-    Schedule,
-    Seed,
-    Solver,
     Task,
-    Tol,
-    TrainJobs,
     ZeroBased,
-    check_task,
     class_weights,
-    positive,
+    of_task,
+    takes,
 )
 
 WRITERS = {"npz": save_model, "liblinear": save_liblinear}
@@ -52,6 +41,7 @@ COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 SUFFIXES = {".model": "liblinear", ".liblinear": "liblinear", ".txt": "liblinear"}
 
 
+@takes(PARAMETERS.keys() - parameters_of(Choice), loss=ANY_LOSS)
 def train(
     file: Data,
     output: Annotated[
@@ -65,32 +55,8 @@ def train(
     ] = None,
     model_format: ModelFormat = None,
     force: Force = False,
-    cost: Annotated[
-        float,
-        typer.Option(
-            "--cost",
-            "-C",
-            callback=positive,
-            help="Cost of errors: a larger C fits the rows more closely.",
-        ),
-    ] = 1.0,
     task: Task = "classification",
-    loss: AnyLoss = None,
-    epsilon: Epsilon = 0.0,
-    tol: Tol = 1e-3,
-    max_iter: MaxIter = 1000,
-    max_time: Annotated[
-        float | None,
-        typer.Option(callback=positive, metavar="SECONDS", help="Most seconds to train."),
-    ] = None,
-    no_intercept: NoIntercept = False,
-    intercept: Intercept = "penalized",
-    bias: Bias = 1.0,
-    class_weight: ClassWeight = None,
-    schedule: Schedule = "auto",
-    multi_class: MultiClass = "ovr",
-    solver: Solver = "auto",
-    memory_limit: MemoryLimit = None,
+    *,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -106,11 +72,10 @@ def train(
             help="Start from this model of the same rows, perhaps with another C.",
         ),
     ] = None,
-    n_jobs: TrainJobs = -1,
-    seed: Seed = 0,
     zero_based: ZeroBased = None,
     json: Json = False,
     quiet: Quiet = False,
+    **given: Any,
 ) -> None:
     """Train a model and write it to a file, with its certificate.
 
@@ -127,51 +92,30 @@ def train(
       dualsweep train huge.store --memory-limit 1500 --checkpoint huge.checkpoint
       dualsweep train prices.svm --task regression --epsilon 0.1
     """
-    settings = Settings(
-        C=cost,
-        loss=check_task(task, loss, epsilon, multi_class=multi_class, class_weight=class_weight),
-        epsilon=epsilon,
-        multi_class=multi_class,
-        schedule=schedule,
-        solver=solver,
-        fit_intercept=not no_intercept,
-        intercept=intercept,
-        intercept_scaling=bias,
-        tol=tol,
-        max_iter=max_iter,
-        max_time=max_time,
-        memory_limit=in_bytes(memory_limit),
-        seed=draw_seed(seed),
-        random_state=seed,
-    )
-    verbose = not (quiet or json)
+    given = of_task(task, given)
+    model: Any = TASKS[task](**given, verbose=int(not (quiet or json)))
     path, model_format = destination(file, output, model_format)
-    if checkpoint is not None and memory_limit is None:
+    if checkpoint is not None and model.memory_limit is None:
         raise typer.BadParameter("--checkpoint needs --memory-limit.")
 
     with Command(json, quiet, reads=(file, warm_start)) as command:
-        command.writes(path)
-        check_target(path, force=force)  # rather now than after the work
+        command.writes(path, force)  # rather refused now than after the work
         if checkpoint is not None:
             command.spare_inputs(checkpoint)
-        X, y = command.load_or_open(file, memory_limit, zero_based=zero_based, n_jobs=n_jobs)
-        classes = classes_of(X, y) if task == "classification" else None
-        if model_format == "liblinear" and classes is not None:  # rather now than after the work
-            integer_classes(classes)
-        settings = settings.but(class_weight=class_weights(class_weight, classes))
-        # What there is to know of the model, by an estimator's names.
-        model = SimpleNamespace(
-            **vars(settings), warm_start=False, n_jobs=n_jobs, verbose=int(verbose)
+        X, y = command.load_or_open(
+            file, model.memory_limit, zero_based=zero_based, n_jobs=model.n_jobs
         )
+        classes = None
+        if task == "classification":
+            classes = classes_of(X, y)
+            model.class_weight = class_weights(model.class_weight, classes)
+            if model_format == "liblinear":  # rather refused now than after the work
+                integer_classes(classes)
         duals = None if warm_start is None else _duals(warm_start, X.shape[0], classes)
         started = perf_counter()
         interrupted = False
         try:
-            X, y = load_if_it_fits(X, y, settings.memory_limit)
-            with Context(n_jobs=n_jobs, verbose=verbose, tol=tol) as context:
-                data = training_data(_as_floats(X), y, None, settings, context, checkpoint)
-                fitted = train_model(data, settings, context, duals=duals)
-                vars(model).update(fitted.attributes())
+            _fit(model, X, y, duals, checkpoint)
         except KeyboardInterrupt:
             if not hasattr(model, "coef_"):
                 raise
@@ -193,10 +137,24 @@ def train(
             command.code = FAILED
 
 
+def _fit(model: Any, X: Any, y: Any, duals: Any, checkpoint: Path | None) -> None:
+    """Train as an estimator's `fit` does, but without scikit-learn."""
+    X, y = load_if_it_fits(X, y, model.memory_limit)
+    if not isinstance(X, Store):  # any table of numbers
+        X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+        X = np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
+    shared = {name: value for name, value in vars(model).items() if name in parameters_of(Settings)}
+    settings = Settings(**shared, seed=draw_seed(model.random_state))
+    verbose = bool(model.verbose)
+    with Context(n_jobs=model.n_jobs, verbose=verbose, tol=model.tol) as context:
+        data = training_data(X, y, None, settings, context, checkpoint)
+        vars(model).update(train_model(data, settings, context, duals=duals).attributes())
+
+
 def _duals(path: Path, n_rows: int, classes: Any) -> Any:
     """Return the dual variables of a model of as many rows and the same classes, or of none."""
-    _, model = read_model(path)
-    duals = model.get("dual_coef_")
+    model = read_model(path)[1]
+    duals: Any = model.get("dual_coef_")
     theirs: Any = model.get("classes_")
     if duals is None:
         raise ValueError(
@@ -215,15 +173,6 @@ def _some(classes: Any) -> str:
     if classes is None:
         return "regression"
     return ", ".join(map(str, classes[:5])) + (" ..." if len(classes) > 5 else "")
-
-
-def _as_floats(X: Any) -> Any:
-    """Return X, which may be any table of numbers, as it is trained on."""
-    if isinstance(X, Store):
-        return X
-    if X.dtype not in (np.float32, np.float64):
-        X = X.astype(np.float64)
-    return np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
 
 
 def destination(file: Path, output: Path | None, model_format: str | None) -> tuple[Path, str]:

@@ -146,8 +146,8 @@ class OfClasses(Parameters):
         "and the objective ``1/4 |coef_|^2 + sum_i C_i loss_i`` is half the binary one.",
         identifies=True,
         metavar="FORMULATION",
-        help="For more than two classes: {choices}. The last two have a loss of their own and ignore "
-        "--loss; on badly scaled data ovr is faster.",
+        help="For more than two classes: {choices}. The last two have a loss of their own and "
+        "ignore --loss; on badly scaled data ovr is faster.",
     )
     class_weight: ClassWeight = parameter(
         None,
