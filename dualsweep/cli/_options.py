@@ -160,8 +160,8 @@ def of_task(task: str, given: dict[str, Any]) -> dict[str, Any]:
         raise typer.BadParameter(f"--task must be {either(TASKS)}, but is {task}.")
     [other] = TASKS.keys() - {task}
     own, others = parameters_of(TASKS[task]), parameters_of(TASKS[other])
-    for name in others.keys() - own:
-        if given[name] != others[name].default:
+    for name, it in others.items():
+        if name not in own and given[name] != it.default:
             raise typer.BadParameter(f"{OPTIONS[name]} applies to --task {other} only.")
     losses = own["loss"]
     loss = losses.default if given["loss"] is None else given["loss"]

@@ -18,7 +18,7 @@ from ..placements import load_if_it_fits, training_data
 from ..training import Context, Settings, draw_seed
 from ..training import train as train_model
 from ..training.parameters import Choice
-from ..training.verdict import shortfall
+from ..training.progress import shortfall
 from ._command import FAILED, Command, classes_of
 from ._options import (
     ANY_LOSS,

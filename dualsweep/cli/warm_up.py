@@ -14,7 +14,6 @@ import numpy as np
 import scipy.sparse as sp
 import typer
 
-from .._jit import on_compilation
 from ..io import load_data
 from ..losses import REGRESSION_LOSSES, loss_named
 from ..placements import TrainingSet
@@ -23,6 +22,7 @@ from ..solvers.momentum import Momentum
 from ..training import Context, Settings, train
 from ..training.claims import Duals, Statement, Vectors, bounds_of, provable
 from ..training.formulations import FORMULATIONS
+from ..training.progress import on_each_compilation
 from ._command import Command
 from ._options import Json, Quiet
 
@@ -76,15 +76,12 @@ def warm_up(
             nonlocal compiled
             compiled += 1
 
-        on_compilation.append(count)
         started, cpu = perf_counter(), process_time()
-        try:
+        with on_each_compilation(count):
             for kind, need in _steps(*chosen):
                 before = compiled
                 need()
                 command.tell(f"{kind}: {compiled - before} kernels compiled")
-        finally:
-            on_compilation.remove(count)
         command.show(
             "All kernels are there",
             {

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+from .._interrupt import DeferredInterrupt
 from .._threads import Workers, count_threads, one_blas_thread
 from ..problems.result import Progress, Result
-from .interrupt import DeferredInterrupt
 from .progress import Bars, announce_compilation, suggest_warm_up
 
 
@@ -72,15 +72,16 @@ class Context:
         self.verbose, self.tol, self.suggest = verbose, tol, suggest
         self.bars = Bars(tol, show=verbose, steps=steps)
         self.watcher = Watcher() if watcher is None else watcher
-        self.interrupt = DeferredInterrupt()
-        self._stop = stop
+        interrupt = self._interrupt = DeferredInterrupt()
+        self.deliver = interrupt.deliver  # lets a noted Ctrl-C do now what it would have done
+        self.stop = stop or (lambda: interrupt.requested)  # returns whether to end
 
     def __enter__(self) -> Context:
         self._stack = ExitStack()
         self._stack.enter_context(announce_compilation(self.verbose))
         if self.suggest:
             self._stack.enter_context(suggest_warm_up())
-        self._stack.enter_context(self.interrupt)
+        self._stack.enter_context(self._interrupt)
         self._stack.enter_context(one_blas_thread())
         self._stack.enter_context(self.workers)
         self._stack.callback(lambda: self.bars.close())
@@ -90,14 +91,6 @@ class Context:
         self._stack.close()
         if kind is None:
             self.deliver()
-
-    def stop(self) -> bool:
-        """Return whether to end with what there is."""
-        return self.interrupt.requested if self._stop is None else self._stop()
-
-    def deliver(self) -> None:
-        """Let Ctrl-C do now what it would have done."""
-        self.interrupt.deliver()
 
     def give_up(self) -> None:
         """After Ctrl-C, when there is nothing to keep: let it do what it would have done."""
@@ -123,13 +116,11 @@ class Context:
 
     def epoch(self, p: int, progress: Progress) -> bool:
         """Tell of a sweep or Newton step; return whether to stop the problem."""
-        if self.bars.shown:
-            self.bars.update(p, progress.epoch, progress.relative_gap, progress.active)
+        self.bars.update(p, progress.epoch, progress.relative_gap, progress.active)
         return self.watcher.epoch(p, progress)
 
     def end(self, p: int, result: Result) -> None:
         """Tell of the end of a problem."""
-        if self.bars.shown:
-            active, ended = int(result.history["active"][-1]), result.n_iter > 0
-            self.bars.update(p, result.n_iter, result.relative_gap, active, ended=ended)
+        active, ended = int(result.history["active"][-1]), result.n_iter > 0
+        self.bars.update(p, result.n_iter, result.relative_gap, active, ended=ended)
         self.watcher.end(p, result)
