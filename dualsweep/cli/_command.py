@@ -56,7 +56,7 @@ class Command:
         self.console = Console(quiet=not self.talks, highlight=False)
         self.facts: dict[str, Any] = {}
         self.code = 0  # to end with
-        self._inputs = [path for path in reads if path is not None]
+        self._inputs = [path for path in reads if path]
         self._outputs: dict[Path, int | None] = {}
         self._left = False  # whether Ctrl-C ended the process before
 
@@ -85,10 +85,7 @@ class Command:
             raise typer.Exit(self.code) from None
 
     def writes(
-        self,
-        path: Path | None,
-        force: bool = False,
-        check: Callable[..., object] = check_target,
+        self, path: Path | None, force: bool, check: Callable[..., object] = check_target
     ) -> None:
         """Note what is going to be written, to name it after Ctrl-C; None is nothing.
 
@@ -125,22 +122,20 @@ class Command:
     def show(self, title: str, facts: Mapping[str, Any]) -> None:
         """Note facts for scripts, and show people a table of them."""
         self.facts |= facts
-        if self.talks:
-            table = Table("", "", show_header=False, title=escape(title), title_justify="left")
-            for name, value in facts.items():
-                table.add_row(name.replace("_", " "), escape(_readable(value)))
-            self.console.print(table)
+        rows = [[name.replace("_", " "), _readable(value)] for name, value in facts.items()]
+        self.table(title, ["", ""], rows, header=False)
 
-    def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
-        """Show people a table, its numbers to the right."""
-        if self.talks:
-            table = Table(title=escape(title), title_justify="left")
-            for j, column in enumerate(columns):
-                numbers = all(row[j].lstrip("-")[:1].isdigit() for row in rows)
-                table.add_column(column, justify="right" if numbers else "left")
-            for row in rows:
-                table.add_row(*map(escape, row))
-            self.console.print(table)
+    def table(
+        self, title: str, columns: list[str], rows: list[list[str]], header: bool = True
+    ) -> None:
+        """Show people a table; below a header, numbers are to the right."""
+        table = Table(title=escape(title), title_justify="left", show_header=header)
+        for j, column in enumerate(columns):
+            numbers = header and all(row[j].lstrip("-")[:1].isdigit() for row in rows)
+            table.add_column(column, justify="right" if numbers else "left")
+        for row in rows:
+            table.add_row(*map(escape, row))
+        self.console.print(table)
 
     @contextmanager
     def warnings(self) -> Iterator[None]:
@@ -175,16 +170,17 @@ class Command:
         with self.warnings(), self.progress(f"Reading {path}", size) as watch:
             X, y = load_data(path, zero_based=first_column(zero_based), watch=watch, **options)
         seconds = perf_counter() - started
-        n_entries = X.nnz if hasattr(X, "nnz") else X.size
         rate = f" in {seconds:.2f} s, {size / seconds / 1e6:.0f} MB/s" if size else ""
-        self._tell_size(path, X.shape, n_entries, rate, seconds_reading=seconds)
+        self._tell_size(path, X.shape, X.nnz if hasattr(X, "nnz") else X.size, rate)
+        self.facts["seconds_reading"] = seconds
         return X, y
 
     def open(self, path: Path) -> Store:
         """Open a store, and say how much is in it."""
         store = open_store(path)
         blocks = f", {store.n_bytes / MEGABYTE:,.0f} MB in {len(store):,} blocks"
-        self._tell_size(path, store.shape, store.n_entries, blocks, bytes=store.n_bytes)
+        self._tell_size(path, store.shape, store.n_entries, blocks)
+        self.facts["bytes"] = store.n_bytes
         return store
 
     def load_or_open(self, path: Path, memory_limit: int | None, **options: Any) -> tuple[Any, Any]:
@@ -197,12 +193,9 @@ class Command:
             )
         return self.open(path), None
 
-    def _tell_size(
-        self, path: Path, shape: tuple[int, int], n_entries: int, more: str, **facts: Any
-    ) -> None:
+    def _tell_size(self, path: Path, shape: tuple[int, int], n_entries: int, more: str) -> None:
         rows, features = shape
         self.facts |= {"data": str(path), "rows": rows, "features": features, "entries": n_entries}
-        self.facts |= facts
         self.tell(f"{path}: {rows:,} rows, {features:,} features, {n_entries:,} entries{more}")
 
 
@@ -220,8 +213,8 @@ def _inode(path: Path) -> int | None:
 
 def _plain(value: Any) -> Any:
     """Return what JSON can say: NumPy's numbers become Python's, those not finite null."""
-    if isinstance(value, np.generic):
-        value = value.item()
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -11,17 +11,7 @@ import typer
 from .._parameters import Number
 from ..io import load_model
 from ._command import FAILED, Command
-from ._options import (
-    ANY_LOSS,
-    OPTIONS,
-    Data,
-    Force,
-    Json,
-    NJobs,
-    Quiet,
-    ZeroBased,
-    takes,
-)
+from ._options import ANY_LOSS, OPTIONS, Data, Force, Json, NJobs, Quiet, ZeroBased, takes
 
 if TYPE_CHECKING:
     from ..estimators import LinearSVC, LinearSVR

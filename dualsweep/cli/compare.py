@@ -11,17 +11,7 @@ import typer
 from .._parameters import parameters_of
 from ..training.parameters import Choice
 from ._command import FAILED, Command
-from ._options import (
-    PARAMETERS,
-    Data,
-    Force,
-    Json,
-    Quiet,
-    ZeroBased,
-    class_weights,
-    parse_costs,
-    takes,
-)
+from ._options import PARAMETERS, Data, Force, Json, Quiet, ZeroBased, class_weights, takes
 from ._pictures import Plot, check_picture, new_figure, save_picture
 
 if TYPE_CHECKING:
@@ -29,21 +19,19 @@ if TYPE_CHECKING:
 
 
 # What a comparison chooses itself, or is not for.
-WITHOUT = {*parameters_of(Choice), "C", "multi_class", "epsilon", "intercept", "memory_limit"}
+WITHOUT = {"C", "multi_class", "epsilon", "intercept", "memory_limit", "max_time"}
+WITHOUT |= parameters_of(Choice).keys() - {"Cs"}
+COSTS = {
+    "default": "0.01,0.03,0.1,0.3,1,3,10",
+    "help": "Values of C to choose from, separated by commas; or how many, from 2^-6 to 2^3.",
+}
 
 
-@takes(PARAMETERS.keys() - WITHOUT - {"max_time"}, loss={"default": "hinge"})
+@takes(PARAMETERS.keys() - WITHOUT, Cs=COSTS, loss={"default": "hinge"})
 def compare(
     file: Data,
     plot: Plot = None,
     force: Force = False,
-    costs: Annotated[
-        str,
-        typer.Option(
-            metavar="COSTS",
-            help="Values of C to choose from, separated by commas; or how many, from 2^-6 to 2^3.",
-        ),
-    ] = "0.01,0.03,0.1,0.3,1,3,10",
     repeats: Annotated[
         int, typer.Option(min=2, metavar="N", help="Number of random partitions.")
     ] = 10,
@@ -70,7 +58,6 @@ def compare(
     """
     from ..estimators import compare_multiclass
 
-    values = parse_costs(costs)
     with Command(json, quiet, reads=[file]) as command:
         command.writes(plot, force, check_picture)
         X, y = command.load(file, zero_based=zero_based, n_jobs=given["n_jobs"])
@@ -78,9 +65,7 @@ def compare(
         verbose = 0 if quiet or json else 1
         started = perf_counter()
         with command.warnings():
-            result = compare_multiclass(
-                X, y, Cs=values, n_repeats=repeats, verbose=verbose, **given
-            )
+            result = compare_multiclass(X, y, n_repeats=repeats, verbose=verbose, **given)
         command.facts["seconds"] = perf_counter() - started
         _report(command, result)
         if plot is not None:
@@ -93,18 +78,11 @@ def compare(
 
 def _report(command: Command, result: MulticlassComparison) -> None:
     """Note what came out, and show a row for each method and each pair of them."""
-    command.facts |= {
-        "methods": result.methods,
-        "mean": result.mean.tolist(),
-        "deviation": result.deviation.tolist(),
-        "p_values": [
-            {"methods": pair, "p_value": p_value} for pair, p_value in result.p_values.items()
-        ],
-        "least_p_value": result.least_p_value,
-        "accuracy": result.accuracy.tolist(),
-        "C": result.C.tolist(),
-        "relative_gap": result.relative_gap.tolist(),
-    }
+    found = ("methods", "mean", "deviation", "least_p_value", "accuracy", "C", "relative_gap")
+    command.facts |= {name: getattr(result, name) for name in found}
+    command.facts["p_values"] = [
+        {"methods": pair, "p_value": p_value} for pair, p_value in result.p_values.items()
+    ]
     command.table(
         f"Test accuracy, {len(result.accuracy)} partitions",
         ["method", "mean", "deviation", "C"],

@@ -124,7 +124,7 @@ def _report(command: Command, model: LinearSVCCV | LinearSVRCV) -> None:
     scoring = model.scoring or model._default_scoring
     command.facts |= {"C": model.C_, "scoring": scoring, "selection": model.selection}
     found = ("Cs", "mean_score", "std_error", "scores", "n_support", "search_gap", "fit_time")
-    command.facts |= {name: getattr(model, f"{name}_").tolist() for name in found}
+    command.facts |= {name: getattr(model, f"{name}_") for name in found}
     command.table(
         f"{len(model.scores_)} folds",
         ["C", scoring.replace("_", " "), "std. error", "support vectors", "seconds", ""],
