@@ -119,6 +119,11 @@ class Command:
         """Tell people who want to know."""
         self.console.print(text, soft_wrap=True, markup=False)
 
+    def wrote(self, what: str, path: Path) -> None:
+        """Tell where something was written."""
+        self.facts[what] = str(path)
+        self.tell(f"{what.capitalize()} written to {path}")
+
     def show(self, title: str, facts: Mapping[str, Any]) -> None:
         """Note facts for scripts, and show people a table of them."""
         self.facts |= facts

@@ -70,8 +70,7 @@ def compare(
         _report(command, result)
         if plot is not None:
             save_picture(_draw(result), plot, force)
-            command.facts["picture"] = str(plot)
-            command.tell(f"Picture written to {plot}")
+            command.wrote("picture", plot)
         if (result.relative_gap > given["tol"]).any():
             command.code = FAILED
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..io.liblinear import integer_classes
-from ._command import FAILED, Command, classes_of
+from ._command import FAILED, Command
 from ._options import (
     ANY_LOSS,
     PARAMETERS,
@@ -20,12 +19,11 @@ from ._options import (
     Quiet,
     Task,
     ZeroBased,
-    class_weights,
     of_task,
     takes,
 )
 from ._pictures import Plot, check_picture, new_figure, save_picture
-from .train import WRITERS, certificate, destination
+from .train import WRITERS, certificate, destination, read_data
 
 if TYPE_CHECKING:
     from ..estimators import LinearSVCCV, LinearSVRCV
@@ -89,31 +87,23 @@ def cv(
         model._validate_params()  # rather refused now than after the work
         command.writes(output, force)
         command.writes(plot, force, check_picture)
-        X, y = command.load_or_open(
-            file, model.memory_limit, zero_based=zero_based, n_jobs=model.n_jobs
-        )
-        if task == "classification":
-            classes = classes_of(X, y)
-            if output is not None and model_format == "liblinear":
-                integer_classes(classes)
-            model.set_params(class_weight=class_weights(given["class_weight"], classes))
+        X, y, _ = read_data(command, file, zero_based, model, model_format if output else None)
         started = perf_counter()
         with command.warnings():
             model.fit(X, y)
         seconds = perf_counter() - started
         if output is not None:
             WRITERS[model_format](model, path, force=force)
-            command.facts |= {"model": str(path), "format": model_format}
+            command.facts["format"] = model_format
 
         _report(command, model)
         facts = certificate(model) | {"seconds_with_search": seconds}
         command.show(f"Model with C = {model.C_:g}", facts)
         if output is not None:
-            command.tell(f"Model written to {path}")
+            command.wrote("model", path)
         if plot is not None:
             save_picture(_draw(model), plot, force)
-            command.facts["picture"] = str(plot)
-            command.tell(f"Picture written to {plot}")
+            command.wrote("picture", plot)
         tol = model.tol if model.tol_search is None else model.tol_search
         if not model.converged_ or (model.search_gap_ > tol).any():
             command.code = FAILED

@@ -99,18 +99,10 @@ def train(
         raise typer.BadParameter("--checkpoint needs --memory-limit.")
 
     with Command(json, quiet, reads=(file, warm_start)) as command:
-        command.writes(path, force)  # rather refused now than after the work
+        command.writes(path, force)
         if checkpoint is not None:
             command.spare_inputs(checkpoint)
-        X, y = command.load_or_open(
-            file, model.memory_limit, zero_based=zero_based, n_jobs=model.n_jobs
-        )
-        classes = None
-        if task == "classification":
-            classes = classes_of(X, y)
-            model.class_weight = class_weights(model.class_weight, classes)
-            if model_format == "liblinear":  # rather refused now than after the work
-                integer_classes(classes)
+        X, y, classes = read_data(command, file, zero_based, model, model_format)
         duals = None if warm_start is None else _duals(warm_start, X.shape[0], classes)
         started = perf_counter()
         interrupted = False
@@ -124,8 +116,8 @@ def train(
         WRITERS[model_format](model, path, force=force)
 
         command.show("Certificate", certificate(model) | {"seconds": seconds})
-        command.facts |= {"model": str(path), "format": model_format, "interrupted": interrupted}
-        command.tell(f"Model written to {path}")
+        command.facts |= {"format": model_format, "interrupted": interrupted}
+        command.wrote("model", path)
         if interrupted:
             command.say(f"Interrupted. The model so far was written: {shortfall(model)}.")
             command.code = INTERRUPTED
@@ -135,6 +127,25 @@ def train(
                 "--max-time or --tol, or scale the features."
             )
             command.code = FAILED
+
+
+def read_data(
+    command: Command, file: Path, zero_based: bool | None, model: Any, model_format: str | None
+) -> tuple[Any, Any, Any]:
+    """Return rows, labels and classes to train on; None for what there is not.
+
+    Weights of classes are the model's own then, and classes are refused that its format lacks.
+    """
+    X, y = command.load_or_open(
+        file, model.memory_limit, zero_based=zero_based, n_jobs=model.n_jobs
+    )
+    if not hasattr(model, "class_weight"):
+        return X, y, None
+    classes = classes_of(X, y)
+    model.class_weight = class_weights(model.class_weight, classes)
+    if model_format == "liblinear":
+        integer_classes(classes)
+    return X, y, classes
 
 
 def _fit(model: Any, X: Any, y: Any, duals: Any, checkpoint: Path | None) -> None:

@@ -19,8 +19,9 @@ import scipy.sparse as sp
 
 from .. import _tuning
 from ..kernels.products import PRODUCT_ERROR, add_responses, add_weighted_rows
-from ..losses import LOSSES, REGRESSION_LOSSES, Box, Loss, of_numpy
+from ..losses import LOSSES, REGRESSION_LOSSES, Box, Loss
 from ..rows.blocks import Blocks
+from .formulations import clipped
 
 # Twice `PRODUCT_ERROR`: the other half is for the few operations on its results.
 ERROR = 2.0 * PRODUCT_ERROR
@@ -100,9 +101,7 @@ def binary_duals(alpha: Any, sign: Any, cost: Any, loss: Loss, free: bool) -> An
     With a free intercept ``sum_i sign_i a_i`` is exactly 0: dual variables become multiples of a
     power of two, and the largest ones on the side that has more make up for the difference.
     """
-    used, feasible = np.flatnonzero(cost > 0), np.zeros(len(cost))
-    lower, upper = of_numpy(loss).bounds(cost[used])
-    feasible[used] = np.clip(alpha[used], lower, upper)
+    feasible = clipped(alpha, cost, loss)
     if not (free and feasible.any()):
         return feasible
     unit = max(frexp(np.abs(feasible).max())[1] - 53, -1074)
