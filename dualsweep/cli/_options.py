@@ -21,7 +21,7 @@ from ..training.parameters import Choice, Classification, OfClasses, OfTargets, 
 MEGABYTE = 1 << 20
 TASKS = {"classification": Classification, "regression": Regression}
 
-Command = TypeVar("Command", bound=Callable[..., None])
+Function = TypeVar("Function", bound=Callable[..., None])
 
 
 class _All(Choice, Classification, Regression):
@@ -104,7 +104,7 @@ ANY_LOSS: dict[str, Any] = {
 }
 
 
-def takes(names: Collection[str], **changes: dict[str, Any]) -> Callable[[Command], Command]:
+def takes(names: Collection[str], **changes: dict[str, Any]) -> Callable[[Function], Function]:
     """Return a decorator of a command: the options of these parameters are its ``**given``.
 
     They come before the arguments that are keywords only, in the order of the table, and their
@@ -113,7 +113,7 @@ def takes(names: Collection[str], **changes: dict[str, Any]) -> Callable[[Comman
     """
     options = [_option(name, **changes.get(name, {})) for name in PARAMETERS if name in names]
 
-    def decorate(command: Command) -> Command:
+    def decorate(command: Function) -> Function:
         signature = inspect.signature(command, eval_str=True)
         *own, _ = signature.parameters.values()
         n_first = sum(argument.kind is not argument.KEYWORD_ONLY for argument in own)
