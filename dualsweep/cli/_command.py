@@ -14,16 +14,9 @@ from typing import Any
 
 import numpy as np
 import typer
+from rich import progress as rich
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 from rich.table import Table
 
 from .._interrupt import INTERRUPTED, leave_on_interrupt, raise_on_interrupt
@@ -38,14 +31,8 @@ FAILED, BAD = 1, 2  # exit codes
 class Command:
     """One run of a command, as a ``with`` block.
 
-    Parameters
-    ----------
-    json : bool
-        Whether to print `facts` as JSON at the end, and before that nothing.
-    quiet : bool, default=False
-        Whether to say nothing but errors.
-    reads : iterable of Path or None
-        Files and stores that the command reads, which it must not write to.
+    With `json` it prints `facts` at the end, and before that nothing; if `quiet`, nothing but
+    errors. What it `reads` must not be written to.
     """
 
     def __init__(
@@ -154,12 +141,12 @@ class Command:
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
         """Show how many bytes of `total` are done, as the caller tells it."""
-        bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
+        bar = rich.Progress(
+            rich.TextColumn("{task.description}"),
+            rich.BarColumn(bar_width=20),
+            rich.DownloadColumn(),
+            rich.TransferSpeedColumn(),
+            rich.TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,
             disable=not (self.talks and sys.stderr.isatty()),

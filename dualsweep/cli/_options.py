@@ -66,19 +66,17 @@ def parse_weights(text: str) -> str | dict[str, float]:
     """Return ``balanced``, or the weights in ``LABEL=WEIGHT,LABEL=WEIGHT`` by label."""
     if text == "balanced":
         return text
-    weights: dict[str, float] = {}
-    for pair in text.split(","):
-        label, _, weight = pair.rpartition("=")
-        try:
-            weights[label.strip()] = float(weight)
-        except ValueError:
-            label = ""
-        if not label or not 0 <= weights[label.strip()] < math.inf:
-            raise typer.BadParameter(
-                "--class-weight must be balanced, or LABEL=WEIGHT pairs separated by commas, such "
-                f"as 1=10,-1=2, but is {text}."
-            )
-    return weights
+    try:
+        pairs = [pair.rpartition("=") for pair in text.split(",")]
+        weights = {label.strip(): float(weight) for label, _, weight in pairs}
+        if all(label for label, _, _ in pairs) and all(0 <= w < math.inf for w in weights.values()):
+            return weights
+    except ValueError:
+        pass  # not a number
+    raise typer.BadParameter(
+        "--class-weight must be balanced, or LABEL=WEIGHT pairs separated by commas, such as "
+        f"1=10,-1=2, but is {text}."
+    )
 
 
 # What differs between a parameter and its option: type, default, range, what is shown as the

@@ -53,14 +53,7 @@ class LabelledRows:
 class Formulation(ABC):
     """How labelled rows become problems, and their solutions a model.
 
-    Parameters
-    ----------
-    settings : Settings
-        What to train.
-    classes : array or None
-        The classes, if there are any.
-    class_weight : dict, "balanced" or None
-        What C is multiplied by, per class.
+    `classes` is None for regression; `class_weight` is what C is multiplied by, per class.
     """
 
     names: list[str]  # of the problems

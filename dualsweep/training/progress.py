@@ -17,6 +17,7 @@ from .. import _tuning
 from .._clock import seconds_compiling
 from .._jit import on_compilation
 from ..kernels.certificate import relative
+from ..problems.result import Progress
 
 logger = logging.getLogger("dualsweep")
 
@@ -135,9 +136,7 @@ class Bars:
     def update(
         self,
         problem: int,
-        epoch: int,
-        relative_gap: float,
-        active: int,
+        progress: Progress,
         step: float | None = None,
         share: float = 1.0,
         label: str | None = None,
@@ -146,9 +145,10 @@ class Bars:
         """Move the bar of a problem, on its way from `step` to ``step + share``."""
         if self.display is None:
             return
+        epoch, gap, active = progress[:3]
         done = 1.0
-        if relative_gap > self.tol and not ended:
-            done = max(math.log(min(relative_gap, 1.0)) / math.log(self.tol), 0.0)
+        if gap > self.tol and not ended:
+            done = max(math.log(min(gap, 1.0)) / math.log(self.tol), 0.0)
         self.completed[problem] = (self.step if step is None else step) + share * done
         if self.many:
             n_done = sum(completed >= self.steps for completed in self.completed)
@@ -156,26 +156,20 @@ class Bars:
             self.display.update(self.tasks[0], completed=sum(self.completed), note=note)
             return
         note = self.label if label is None else label
-        note += f"gap {relative_gap:.1e} / {self.tol:.0e}  epoch {epoch}  {active:,} rows active"
+        note += f"gap {gap:.1e} / {self.tol:.0e}  epoch {epoch}  {active:,} rows active"
         self.display.update(self.tasks[problem], completed=self.completed[problem], note=note)
 
 
 def _rich_progress() -> Any:
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich import progress as rich
 
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
+    return rich.Progress(
+        rich.TextColumn("{task.description}"),
+        rich.BarColumn(bar_width=20),
+        rich.TextColumn("{task.fields[note]}"),
+        rich.TimeElapsedColumn(),
+        rich.TextColumn("left:"),
+        rich.TimeRemainingColumn(),
     )
 
 
