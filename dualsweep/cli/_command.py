@@ -71,7 +71,7 @@ class Command:
         if self.code:
             raise typer.Exit(self.code) from None
 
-    def writes(
+    def will_write(
         self, path: Path | None, force: bool, check: Callable[..., object] = check_target
     ) -> None:
         """Note what is going to be written, to name it after Ctrl-C; None is nothing.
@@ -81,14 +81,14 @@ class Command:
         """
         if path is None:
             return
-        self.spare_inputs(path)
+        self.refuse_inputs(path)
         for other in self._outputs:
             if overlap(path, other):
                 raise ValueError(f"{path} and {other} are the same; choose two names to write to.")
         self._outputs[path] = _inode(path)
         check(path, force=force)
 
-    def spare_inputs(self, path: Path) -> None:
+    def refuse_inputs(self, path: Path) -> None:
         """Raise ValueError if writing to `path` would change what the command reads."""
         for source in self._inputs:
             if overlap(path, source):

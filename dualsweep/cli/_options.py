@@ -152,7 +152,7 @@ def _option(name: str, **changes: Any) -> inspect.Parameter:
     )
 
 
-def of_task(task: str, given: dict[str, Any]) -> dict[str, Any]:
+def parameters_of_task(task: str, given: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters of a task; refuse options that only the other one has."""
     if task not in TASKS:
         raise typer.BadParameter(f"--task must be {either(TASKS)}, but is {task}.")
@@ -179,13 +179,17 @@ def class_weights(weights: Any, classes: Any) -> Any:
     if not isinstance(weights, dict):
         return weights
     labels = {_number_or_text(label): label for label in classes.tolist()}
-    unknown = [name for name in weights if _number_or_text(name) not in labels]
+    unknown = ", ".join(name for name in weights if _number_or_text(name) not in labels)
     if unknown:
-        some = ", ".join(map(str, classes[:10])) + (" ..." if len(classes) > 10 else "")
         raise ValueError(
-            f"--class-weight has a weight for {', '.join(unknown)}, but the classes are {some}."
+            f"--class-weight has a weight for {unknown}, but the classes are {some(classes, 10)}."
         )
     return {labels[_number_or_text(name)]: weight for name, weight in weights.items()}
+
+
+def some(classes: Any, most: int) -> str:
+    """Return classes separated by commas, the first of many."""
+    return ", ".join(map(str, classes[:most])) + (" ..." if len(classes) > most else "")
 
 
 def _number_or_text(label: Any) -> float | str:

@@ -22,18 +22,18 @@ SAME = 1e-9  # relative difference of objectives that rounding explains
 # The parameters of the problem, which the model has too.
 PROBLEM = ("C", "loss", "epsilon", "multi_class", "intercept")
 
-# What an option has that by default is as the model has it.
-OWN: dict[str, Any] = {"default": None, "show_default": "the model's"}
-UNRECORDED = OWN | {"show_default": "the model's; LIBLINEAR does not record it"}
+# Options that by default are as the model has them.
+AS_THE_MODEL: dict[str, Any] = {"default": None, "show_default": "the model's"}
+UNRECORDED = AS_THE_MODEL | {"show_default": "the model's; LIBLINEAR does not record it"}
 
 
 @takes(
     {*PROBLEM, "tol", "max_iter", "max_time", "memory_limit"},
     C=UNRECORDED | {"help": "C of the problem to judge the model by."},
-    loss=ANY_LOSS | OWN,
+    loss=ANY_LOSS | AS_THE_MODEL,
     epsilon=UNRECORDED | {"help": "Epsilon of regression."},
-    multi_class=OWN | {"help": "For more than two classes: {choices}."},
-    intercept=OWN,
+    multi_class=AS_THE_MODEL | {"help": "For more than two classes: {choices}."},
+    intercept=AS_THE_MODEL,
     tol={"allowed": (Number(least=0.0),), "help": "Relative gap to prove."},
     max_iter={"help": "Most epochs to look for a bound."},
     max_time={"help": "Most seconds to look for a bound."},
@@ -79,7 +79,7 @@ def certify(
     changes = {name: given.pop(name) for name in PROBLEM}
     changes = {name: value for name, value in changes.items() if value is not None}
     with Command(json, quiet, reads=[model_file, file]) as command:
-        command.writes(proof, force)
+        command.will_write(proof, force)
         model = load_model(model_file)
         recorded = getattr(model, "primal_objective_", None)
         regression = not hasattr(model, "classes_")

@@ -59,7 +59,7 @@ def compare(
     from ..estimators import compare_multiclass
 
     with Command(json, quiet, reads=[file]) as command:
-        command.writes(plot, force, check_picture)
+        command.will_write(plot, force, check_picture)
         X, y = command.load(file, zero_based=zero_based, n_jobs=given["n_jobs"])
         given["class_weight"] = class_weights(given["class_weight"], np.unique(y))
         verbose = 0 if quiet or json else 1

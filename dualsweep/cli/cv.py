@@ -19,7 +19,7 @@ from ._options import (
     Quiet,
     Task,
     ZeroBased,
-    of_task,
+    parameters_of_task,
     takes,
 )
 from ._pictures import Plot, check_picture, new_figure, save_picture
@@ -72,7 +72,7 @@ def cv(
 
     from ..estimators import LinearSVCCV, LinearSVRCV
 
-    given = of_task(task, given)
+    given = parameters_of_task(task, given)
     kind: type[LinearSVCCV | LinearSVRCV] = LinearSVCCV
     splitter: type[KFold | StratifiedKFold] = StratifiedKFold
     if task == "regression":
@@ -85,8 +85,8 @@ def cv(
 
     with Command(json, quiet, reads=[file]) as command:
         model._validate_params()  # rather refused now than after the work
-        command.writes(output, force)
-        command.writes(plot, force, check_picture)
+        command.will_write(output, force)
+        command.will_write(plot, force, check_picture)
         X, y, _ = read_data(command, file, zero_based, model, model_format if output else None)
         started = perf_counter()
         with command.warnings():

@@ -50,7 +50,7 @@ def convert(
       dualsweep convert webspam.svm webspam.store --block-size 256
     """
     with Command(json, quiet, reads=[file]) as command:
-        command.writes(store, force, check_new_store)
+        command.will_write(store, force, check_new_store)
         started = perf_counter()
         kind, size = kind_of(file), _size(file)
         options: dict[str, Any] = {"block_bytes": block_size * MEGABYTE, "force": force}

@@ -73,7 +73,7 @@ def predict(
     if decisions and probabilities is not None:
         raise typer.BadParameter("--decisions and --probabilities cannot be used together.")
     with Command(json, quiet=True, reads=(model_file, file, probabilities)) as command:
-        command.writes(output, force)
+        command.will_write(output, force)
         model = _read(model_file, file)
         classes, n_features = model.get("classes_"), model["n_features_in_"]
         options = {"zero_based": zero_based, "n_jobs": n_jobs, "n_features": n_features}

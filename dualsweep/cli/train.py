@@ -32,7 +32,8 @@ from ._options import (
     Task,
     ZeroBased,
     class_weights,
-    of_task,
+    parameters_of_task,
+    some,
     takes,
 )
 
@@ -92,16 +93,16 @@ def train(
       dualsweep train huge.store --memory-limit 1500 --checkpoint huge.checkpoint
       dualsweep train prices.svm --task regression --epsilon 0.1
     """
-    given = of_task(task, given)
+    given = parameters_of_task(task, given)
     model: Any = TASKS[task](**given, verbose=int(not (quiet or json)))
     path, model_format = destination(file, output, model_format)
     if checkpoint is not None and model.memory_limit is None:
         raise typer.BadParameter("--checkpoint needs --memory-limit.")
 
     with Command(json, quiet, reads=(file, warm_start)) as command:
-        command.writes(path, force)
+        command.will_write(path, force)
         if checkpoint is not None:
-            command.spare_inputs(checkpoint)
+            command.refuse_inputs(checkpoint)
         X, y, classes = read_data(command, file, zero_based, model, model_format)
         duals = None if warm_start is None else _duals(warm_start, X.shape[0], classes)
         started = perf_counter()
@@ -172,18 +173,13 @@ def _duals(path: Path, n_rows: int, classes: Any) -> Any:
             f"{path} has no dual variables to start from. Use a model that train wrote as npz."
         )
     if duals.shape[1] != n_rows or not np.array_equal(theirs, classes):
-        the = "" if theirs is None else "the classes "
+        before = "regression" if theirs is None else f"the classes {some(theirs, 5)}"
+        now = "regression" if classes is None else some(classes, 5)
         raise ValueError(
             f"{path} cannot be used as a start: it was trained on {duals.shape[1]:,} rows of "
-            f"{the}{_some(theirs)}, but these are {n_rows:,} rows of {_some(classes)}."
+            f"{before}, but these are {n_rows:,} rows of {now}."
         )
     return duals
-
-
-def _some(classes: Any) -> str:
-    if classes is None:
-        return "regression"
-    return ", ".join(map(str, classes[:5])) + (" ..." if len(classes) > 5 else "")
 
 
 def destination(file: Path, output: Path | None, model_format: str | None) -> tuple[Path, str]:
