@@ -1,4 +1,4 @@
-"""LIBLINEAR's way to say things, answered with ours."""
+"""Answers to people who type LIBLINEAR's options."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ UsageError: Any = typer.BadParameter.__mro__[1]  # of click, whichever typer use
 
 
 class Answering(TyperCommand):
-    """A command that answers LIBLINEAR's options, which it does not have, with its own."""
+    """A command that answers LIBLINEAR's options with its own."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; an error says what would have been understood."""

@@ -29,14 +29,14 @@ from ._options import Json, Quiet
 LAYOUTS = {"sparse": sp.csr_array, "dense": np.asarray}
 TYPES = {"float32": np.float32, "float64": np.float64}
 
-# What is trained of each layout and type, by the name it is shown by.
-LOSSES_APART = [{"loss": "hinge"}, {"loss": "squared_hinge"}]
+# What is trained for each layout and type, by the name on the screen.
+TWO_LOSSES = [{"loss": "hinge"}, {"loss": "squared_hinge"}]
 FREE = {"intercept": "free"}
 KINDS: dict[str, list[dict[str, Any]]] = {
-    method: LOSSES_APART if method == "ovr" else [{"loss": "hinge", "multi_class": method}]
+    method: TWO_LOSSES if method == "ovr" else [{"loss": "hinge", "multi_class": method}]
     for method in FORMULATIONS
 }
-KINDS["free intercept"] = [loss | FREE for loss in LOSSES_APART]
+KINDS["free intercept"] = [loss | FREE for loss in TWO_LOSSES]
 KINDS["regression"] = [
     {"loss": loss} | intercept for loss in REGRESSION_LOSSES for intercept in ({}, FREE)
 ]
@@ -139,7 +139,7 @@ def _certify(problem: Any) -> None:
 
 
 def _move_centres(X: Any) -> None:
-    """Have the centre of momentum moved in each precision, whatever sweeps come to."""
+    """Move the centre of momentum in each precision, which sweeps may not come to."""
     with Context(suggest=False) as context:
         data = TrainingSet(X, np.arange(X.shape[0]) % 2, None, Settings(), context)
         problem = data.problems(Settings()).problem(0)

@@ -20,14 +20,14 @@ from .settings import Settings
 
 logger = logging.getLogger("dualsweep")
 
-# Epochs that make a model which is of use beside others. On 1,000 authors the accuracy after one,
-# two and three sweeps of each class is 12.1, 35.4 and 40.7 %, of models trained to 0.001 40.8 %.
+# Epochs after which the model of a class is of use beside the others. On 1,000 authors the accuracy
+# after one, two and three sweeps of each class is 12.1, 35.4 and 40.7 %; trained to 0.001, 40.8 %.
 LEAST_EPOCHS = 3
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What comes of a training; see the attributes of `LinearSVC` for what it means."""
+    """The outcome of a training; see the attributes of `LinearSVC` for what its fields mean."""
 
     problems: Problems
     results: list[Result]  # of the problems

@@ -188,11 +188,11 @@ class OneVersusRest(SingleVectors):
         return coef, np.array([w[-1] for w in ws], dtype=np.float64)
 
     def fill_in(self, results: list[Result], costs: Array, n_rows: int) -> list[int]:
-        """Let classes that were not begun score as often as they come up, in place.
+        """Give classes that were not begun a score that fits their frequency, in place.
 
-        A score s for every row, by the constant feature alone, has the least squared loss where it
-        is the mean label, shrunk. (The score of no weights, 0, would be above those of nearly all
-        classes that have been trained.)
+        The constant feature alone gives every row the same score. Its squared loss is least at the
+        mean label, shrunk. (Without weights the score would be 0, above those of nearly all classes
+        that have been trained.)
         """
         idle = [p for p, r in enumerate(results) if not (r.converged or r.n_iter or r.w.any())]
         if len(results) == 1 or not self.bias:
@@ -209,7 +209,7 @@ class OneVersusRest(SingleVectors):
         return []
 
     def give(self, result: Result, w: Array, slack: Array, error: Any, cost: Array) -> None:
-        """Put weights into a result whose dual variables are 0, and prove nothing but P of them.
+        """Put weights into a result whose dual variables are 0; its certificate is P alone.
 
         Slacks are off by `error` at most. The loss is least where the slack is 0.
         """
@@ -290,13 +290,13 @@ class AllAtOnce(Formulation):
         return W[:, :-1].astype(np.float64, order="C"), W[:, -1].astype(np.float64)
 
     def problem_weights(self, p: int, weights: Array) -> Array:
-        if len(weights) == 1:  # of all with this difference, those of the smallest norm
+        if len(weights) == 1:  # the smallest weights with this difference
             weights = np.concatenate([-0.5 * weights, 0.5 * weights])
         return weights.T
 
 
 class Regression(SingleVectors):
-    """A single problem, whose rows have a target each to come close to."""
+    """One problem, in which each row has a target."""
 
     names = ["regression"]  # noqa: RUF012
     n_weight_rows = 1
@@ -347,7 +347,7 @@ def clipped(alpha: Array, cost: Array, loss: Loss) -> Array:
 
 
 def as_targets(y: Array) -> Array:
-    """Return y in float64; ValueError unless it is numbers to come close to."""
+    """Return targets in float64; raise ValueError if they are not finite numbers."""
     if y.dtype.kind not in "fiub":
         raise ValueError(f"Targets of regression must be numbers, but y has {y[:1].tolist()}.")
     if not np.isfinite(y).all():

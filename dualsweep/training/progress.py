@@ -35,7 +35,7 @@ def on_each_compilation(tell: Callable[[], None]) -> Iterator[None]:
 
 
 def announce_compilation(show: bool) -> AbstractContextManager[None]:
-    """Say once, should a kernel have to be compiled inside the ``with`` block, that it is."""
+    """Say once that kernels compile, if one does inside the ``with`` block."""
 
     @cache  # once
     def say() -> None:
@@ -48,7 +48,7 @@ def announce_compilation(show: bool) -> AbstractContextManager[None]:
 
 @contextmanager
 def suggest_warm_up() -> Iterator[None]:
-    """Say once per process, if a ``with`` block compiles for long, how to have that done ahead."""
+    """Suggest `dualsweep warm-up`, once per process, if the ``with`` block compiles for long."""
     before, compiles = seconds_compiling(), False
 
     def look() -> None:
@@ -99,7 +99,7 @@ class Bars:
 
     @property
     def shown(self) -> bool:
-        """Whether anybody sees them."""
+        """Whether there is anything on the screen."""
         return self.display is not None
 
     def open(self, names: list[str], what: str) -> None:
@@ -114,7 +114,7 @@ class Bars:
             self.display.start()
 
     def extend(self, steps: int) -> None:
-        """Let every problem have at least so many steps."""
+        """Give every problem at least this number of steps."""
         if steps > self.steps and self.completed:
             self.steps = steps
             for task in self.tasks:
