@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import suppress
 from typing import Any
 
 INTERRUPTED = 130  # exit code, as a shell has it for a process that the signal ended
@@ -63,9 +62,11 @@ class DeferredInterrupt:
     def __enter__(self) -> DeferredInterrupt:
         previous = signal.getsignal(signal.SIGINT)
         if callable(previous):
-            with suppress(ValueError):  # outside the main thread
+            self._previous = previous
+            try:
                 signal.signal(signal.SIGINT, self._note)
-                self._previous = previous
+            except ValueError:  # outside the main thread
+                self._previous = None
         return self
 
     def _note(self, *received: Any) -> None:
