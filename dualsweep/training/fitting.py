@@ -131,15 +131,14 @@ def train(
     def finish(p: int, started: Started) -> Result:
         result = started.finish()
         context.end(p, result)
-        if logger.isEnabledFor(logging.INFO):
-            logger.info(
-                "%s: relative gap %.1e after %d epochs, %d of them Newton steps, and %.2f s",
-                problems.names[p],
-                result.relative_gap,
-                result.n_iter,
-                result.n_newton,
-                result.history["time"][-1],
-            )
+        logger.info(
+            "%s: relative gap %.1e after %d epochs, %d of them Newton steps, and %.2f s",
+            problems.names[p],
+            result.relative_gap,
+            result.n_iter,
+            result.n_newton,
+            result.history["time"][-1],
+        )
         return problems.finished(p, result)
 
     results = []
