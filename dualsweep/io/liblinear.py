@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from .._host import to_host
 from .._typing import Array
 from ..losses import REGRESSION_LOSSES
-from ._checks import check_weights, damaged, whole_numbers
+from ._checks import blaming, check_weights, whole_numbers
 from ._files import atomic_file, naming
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def read_liblinear(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
         if name not in PARAMETERS:
             kind = f"{OTHERS[name]} ({name})" if name in OTHERS else f"of type {name or 'unknown'}"
             raise ValueError(f"{path} has a model {kind}; dualsweep reads {', '.join(PARAMETERS)}.")
-        with damaged(f"{path} is a damaged model of LIBLINEAR"):
+        with blaming(f"{path} is a damaged model of LIBLINEAR"):
             return _parse(file, name)
 
 

@@ -15,9 +15,9 @@ from ..losses import REGRESSION_LOSSES
 from ..problems.labels import check_classes
 from ..problems.result import HISTORY_DTYPE
 from ._checks import (
+    blaming,
     check_weights,
     checked_csr,
-    damaged,
     is_count,
     is_number,
     parse_object,
@@ -121,7 +121,7 @@ def load_model(path: str | Path) -> LinearSVC | LinearSVR:
         certificate is not recomputed, which takes the data: see `dualsweep.certify`.
     """
     model = fitted_estimator(*read_model(path))
-    with damaged(f"{path} is a damaged model"):
+    with blaming(f"{path} is a damaged model"):
         model._validate_params()
     return model
 
@@ -143,7 +143,7 @@ def read_model(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
             f"{path} is not a model of dualsweep: it lacks {', '.join(missing)}; it has "
             f"{', '.join(list(arrays)[:20]) or 'no arrays'}."
         )
-    with damaged(f"{path} is a damaged model"):
+    with blaming(f"{path} is a damaged model"):
         header = parse_object(text_of(arrays["header"], "header"))
         if not is_count(header.get("format")):
             raise ValueError("its header names no format")
@@ -168,7 +168,7 @@ def _parameters(header: JsonObject) -> dict[str, Any]:
             raise ValueError(f"{name} is beyond 64 bits")
     weights = params.get("class_weight")
     if isinstance(weights, list | dict):
-        with damaged("class_weight has no pairs of label and weight"):
+        with blaming("class_weight has no pairs of label and weight"):
             weights = dict(weights)
         if not all(map(is_number, weights.values())):
             raise ValueError(f"class_weight is {weights!r:.100}")
