@@ -24,7 +24,7 @@ from ._checks import (
     text_of,
 )
 from ._npz import read_arrays, without_objects, write_arrays
-from .liblinear import MAGIC, fitted_estimator, fitted_weights, read_liblinear
+from .liblinear import MAGIC, Attributes, fitted_estimator, fitted_weights, read_liblinear
 
 if TYPE_CHECKING:
     from ..estimators import LinearSVC, LinearSVR
@@ -126,7 +126,7 @@ def load_model(path: str | Path) -> LinearSVC | LinearSVR:
     return model
 
 
-def read_model(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_model(path: str | Path) -> tuple[JsonObject, Attributes]:
     """Return the parameters and attributes of a model, without the import of scikit-learn.
 
     The values of the parameters are not checked; for the rest, see `load_model`.
@@ -155,7 +155,7 @@ def read_model(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     )
 
 
-def _parameters(header: JsonObject) -> dict[str, Any]:
+def _parameters(header: JsonObject) -> JsonObject:
     """Return the parameters, with `class_weight` as the dict that it was."""
     params, estimator = header.get("params"), header.get("estimator")
     if estimator not in list(OWN_PARAMETERS) or not isinstance(params, dict):
@@ -176,10 +176,10 @@ def _parameters(header: JsonObject) -> dict[str, Any]:
     return params
 
 
-def _attributes(header: JsonObject, arrays: dict[str, Array]) -> dict[str, Any]:
+def _attributes(header: JsonObject, arrays: dict[str, Array]) -> Attributes:
     """Return the fitted attributes; ValueError if one is not as `save_model` writes it."""
     coef, intercept, classes = arrays["coef"], arrays["intercept"], arrays.get("classes")
-    fitted: dict[str, Any] = _certificate(header.get("certificate"))
+    fitted: Attributes = _certificate(header.get("certificate"))
     if (classes is None) != (header["estimator"] == "LinearSVR"):
         has = "lacks" if classes is None else "has"
         raise ValueError(f"it {has} classes, but its header names {header['estimator']}")
