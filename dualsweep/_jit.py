@@ -17,11 +17,11 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import extending
-from numba.core import cgutils, types
+from numba.core import types
 
 from . import _content, _numba
 from ._clock import compiling
-from ._llvm import Call, Intrinsic, coded
+from ._llvm import COMPILER_OFF, INT, Call, intrinsic
 from ._typing import NumbaType
 
 P = ParamSpec("P")
@@ -36,12 +36,10 @@ FUSED_MATH = {"nsz", "contract"}  # fused, but in the order they are written in
 
 _OPTIONS: dict[str, object] = {"nogil": True, "error_model": "numpy", **_numba.NO_RUN_TIME}
 
-_OFF = bool(numba.config.DISABLE_JIT)
-
 
 def jit(function: Callable[P, R], **options: object) -> Callable[P, R]:
     """Compile `function` without the GIL; cache on disk where some cache directory is writable."""
-    if _OFF:
+    if COMPILER_OFF:
         return np.errstate(all="ignore")(function)  # numbers overflow in silence, as compiled
 
     def stamp(options: dict[str, object]) -> tuple[str, bytes]:
@@ -105,7 +103,7 @@ def implements(
 
         vars(choose)["options"] = options
         vars(function)["choices"].append(choose)
-        if not _OFF:
+        if not COMPILER_OFF:
             _content.forget()  # for kernels that call the function, it is another one now
             extending.overload(function, jit_options=options, strict=False)(choose)
         return implementation
@@ -120,32 +118,18 @@ def _class_of(kind: NumbaType) -> type:
     return getattr(kind, "instance_class", float)  # of a named tuple
 
 
-def intrinsic(meaning: Callable[P, R]) -> Callable[[Callable[..., Intrinsic]], Callable[P, R]]:
-    """Decorate an intrinsic, which means the same as `meaning` does in Python."""
-    return (lambda function: meaning) if _OFF else extending.intrinsic
-
-
-@intrinsic(lambda array, index: None)
-def prefetch(typingctx: NumbaType, array: NumbaType, index: NumbaType) -> Intrinsic:
+@intrinsic(lambda array, index: None, types.void, None, types.intp)
+def prefetch(call: Call) -> None:
     """Ask for the cache line of ``array[index]``; a hint, never a fault."""
-
-    def emit(call: Call) -> None:
-        offset = call.context.cast(call.builder, call.args[1], index, types.intp)
-        place = call.array(0).pointer(offset, ir.IntType(8))
-        int32 = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [place.type, int32, int32, int32])
-        function = cgutils.get_or_insert_function(call.builder.module, kind, "llvm.prefetch.p0")
-        read, keep_in_all_caches, data_cache = (ir.Constant(int32, v) for v in (0, 3, 1))
-        call.builder.call(function, [place, read, keep_in_all_caches, data_cache])
-
-    return coded(types.void(array, index), emit)
+    place = call.array(0).pointer(call.args[1], ir.IntType(8))
+    read, keep_in_all_caches, data_cache = (ir.Constant(ir.IntType(32), v) for v in (0, 3, 1))
+    call.instruct("llvm.prefetch.p0", place, read, keep_in_all_caches, data_cache)
 
 
-@intrinsic(lambda array: array.itemsize)
-def item_size(typingctx: NumbaType, array: NumbaType) -> Intrinsic:
+@intrinsic(lambda array: array.itemsize, types.int64, None)
+def item_size(call: Call) -> ir.Value:
     """Return the bytes of an entry, as a constant of the compiled code."""
-    size = ir.Constant(ir.IntType(64), array.dtype.bitwidth // 8)
-    return coded(types.int64(array), lambda call: size)
+    return ir.Constant(INT, call.kinds[0].dtype.bitwidth // 8)
 
 
 def _fused(a: float, b: float, c: float) -> float:
@@ -154,45 +138,34 @@ def _fused(a: float, b: float, c: float) -> float:
     return float(Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c)))
 
 
-@intrinsic(_fused)
-def fused(typingctx: NumbaType, a: NumbaType, b: NumbaType, c: NumbaType) -> Intrinsic:
+@intrinsic(_fused, types.float64, types.float64, types.float64, types.float64)
+def fused(call: Call) -> ir.Value:
     """Return ``a * b + c`` rounded once; with ``c = -(a * b)``, what that product rounded off."""
-    number = types.float64
-    return coded(number(number, number, number), lambda call: call.builder.fma(*call.args))
+    return call.builder.fma(*call.args)
 
 
-@intrinsic(lambda a, b: np.uint64(int(a) * int(b) >> 64))
-def multiply_high(typingctx: NumbaType, a: NumbaType, b: NumbaType) -> Intrinsic:
+@intrinsic(lambda a, b: np.uint64(int(a) * int(b) >> 64), UINT64, UINT64, UINT64)
+def multiply_high(call: Call) -> ir.Value:
     """Return the upper 64 of the 128 bits of ``a * b``, both uint64."""
-
-    def emit(call: Call) -> ir.Value:
-        builder, wide = call.builder, ir.IntType(128)
-        product = builder.mul(*(builder.zext(factor, wide) for factor in call.args))
-        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
-
-    return coded(UINT64(UINT64, UINT64), emit)
+    builder, wide = call.builder, ir.IntType(128)
+    product = builder.mul(*(builder.zext(factor, wide) for factor in call.args))
+    return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), INT)
 
 
-@intrinsic(lambda a: np.uint64(64 - int(a).bit_length()))
-def leading_zeros(typingctx: NumbaType, a: NumbaType) -> Intrinsic:
+@intrinsic(lambda a: np.uint64(64 - int(a).bit_length()), UINT64, UINT64)
+def leading_zeros(call: Call) -> ir.Value:
     """Count the zero bits above the highest one of a uint64; 64 if there is none."""
-    return coded(UINT64(UINT64), lambda call: call.builder.ctlz(*call.args, FALSE))
+    return call.builder.ctlz(*call.args, FALSE)
 
 
-@intrinsic(lambda a: np.uint64((int(a) & -int(a)).bit_length() - 1 if a else 64))
-def trailing_zeros(typingctx: NumbaType, a: NumbaType) -> Intrinsic:
+@intrinsic(lambda a: np.uint64((int(a) & -int(a)).bit_length() - 1 if a else 64), UINT64, UINT64)
+def trailing_zeros(call: Call) -> ir.Value:
     """Count the zero bits below the lowest one of a uint64; 64 if there is none."""
-    return coded(UINT64(UINT64), lambda call: call.builder.cttz(*call.args, FALSE))
+    return call.builder.cttz(*call.args, FALSE)
 
 
-@intrinsic(lambda array, index: array[index : int(index) + 8].view("<u8")[0])
-def load_word(typingctx: NumbaType, array: NumbaType, index: NumbaType) -> Intrinsic:
+@intrinsic(lambda array, index: array[index : int(index) + 8].view("<u8")[0], UINT64, None, UINT64)
+def load_word(call: Call) -> ir.Value:
     """Return the 8 bytes from ``array[index]`` on as a uint64, the first lowest; unchecked."""
-
-    def emit(call: Call) -> ir.Value:
-        word_type = ir.IntType(64)
-        place = call.array(0).pointer(call.args[1], word_type)
-        word = call.builder.load(place, align=1, typ=word_type)
-        return word if sys.byteorder == "little" else call.builder.bswap(word)
-
-    return coded(UINT64(array, UINT64), emit)
+    word = call.builder.load(call.array(0).pointer(call.args[1], INT), align=1, typ=INT)
+    return word if sys.byteorder == "little" else call.builder.bswap(word)

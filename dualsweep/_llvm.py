@@ -1,4 +1,4 @@
-"""The code of intrinsics: calls, and arguments that are arrays.
+"""Intrinsics: functions of kernels whose code is written instruction by instruction.
 
 llvmlite gives up types of pointers, and numba with it. So whoever computes an address or loads from
 one says what is there; pointers that have no types are taken as they are.
@@ -6,24 +6,30 @@ one says what is there; pointers that have no types are taken as they are.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
+import numba
 from llvmlite import ir
+from numba import extending
 from numba.core import cgutils, types
 
 from ._typing import NumbaType
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
+
 FLOATS = {32: ir.FloatType(), 64: ir.DoubleType()}
+INT = ir.IntType(64)
+
+COMPILER_OFF = bool(numba.config.DISABLE_JIT)
 
 # numba's BaseContext and Signature, which it does not promise to keep.
 Context: TypeAlias = Any
 Signature: TypeAlias = Any
-
-# An intrinsic, as numba takes it: its signature, and the function that emits its code.
-Intrinsic: TypeAlias = tuple[
-    Signature, Callable[[Context, ir.IRBuilder, Signature, list[ir.Value]], ir.Value]
-]
 
 
 class Call(NamedTuple):
@@ -31,24 +37,48 @@ class Call(NamedTuple):
 
     context: Context
     builder: ir.IRBuilder
-    signature: Signature
+    kinds: tuple[NumbaType, ...]
     args: list[ir.Value]
 
     def array(self, place: int) -> Array:
         """Return an argument that is an array."""
-        return Array(self.context, self.builder, self.signature.args[place], self.args[place])
+        return Array(self.context, self.builder, self.kinds[place], self.args[place])
+
+    def instruct(self, name: str, *args: ir.Value) -> None:
+        """Call a function of LLVM that returns nothing."""
+        kind = ir.FunctionType(ir.VoidType(), [arg.type for arg in args])
+        function = cgutils.get_or_insert_function(self.builder.module, kind, name)
+        self.builder.call(function, args)
 
 
-def coded(signature: Signature, emit: Callable[[Call], ir.Value | None]) -> Intrinsic:
-    """Return an intrinsic; `emit` returns its value, or None if it has none."""
+def intrinsic(
+    meaning: Callable[P, R], result: NumbaType, *wanted: NumbaType | None
+) -> Callable[[Callable[[Call], ir.Value | None]], Callable[P, R]]:
+    """Decorate what emits the code of an intrinsic and returns its value, or None if it has none.
 
-    def codegen(
-        context: Context, builder: ir.IRBuilder, signature: Signature, args: list[ir.Value]
-    ) -> ir.Value:
-        value = emit(Call(context, builder, signature, args))
-        return context.get_dummy_value() if value is None else value
+    `meaning` does the same in Python, where the compiler is off. The arguments are converted to the
+    types that are `wanted`, or left as they are given where that is None.
+    """
 
-    return signature, codegen
+    def decorate(emit: Callable[[Call], ir.Value | None]) -> Callable[P, R]:
+        def codegen(
+            context: Context, builder: ir.IRBuilder, signature: Signature, args: list[ir.Value]
+        ) -> ir.Value:
+            value = emit(Call(context, builder, signature.args, args))
+            return context.get_dummy_value() if value is None else value
+
+        def typed(typingctx: Context, *given: NumbaType) -> tuple[Signature, Callable[..., object]]:
+            pairs = zip(wanted, given, strict=True)
+            return result(*(own if kind is None else kind for kind, own in pairs)), codegen
+
+        typed.__name__, typed.__doc__ = emit.__name__, emit.__doc__
+        # numba asks for the number of arguments.
+        names = ("typingctx", *inspect.signature(meaning).parameters)
+        parameters = [inspect.Parameter(name, POSITIONAL_ONLY) for name in names]
+        vars(typed)["__signature__"] = inspect.Signature(parameters)
+        return meaning if COMPILER_OFF else extending.intrinsic(typed)
+
+    return decorate
 
 
 class Array:
@@ -57,10 +87,14 @@ class Array:
     def __init__(
         self, context: Context, builder: ir.IRBuilder, kind: NumbaType, value: ir.Value
     ) -> None:
-        self.builder, bits = builder, kind.dtype.bitwidth
+        self.builder, self.layout, bits = builder, kind.layout, kind.dtype.bitwidth
         # What its numbers are in memory.
         self.number = FLOATS[bits] if isinstance(kind.dtype, types.Float) else ir.IntType(bits)
         self.fields = cgutils.create_struct_proxy(kind)(context, builder, value)
+
+    def size(self, axis: int) -> ir.Value:
+        """Return the length of an axis."""
+        return self.builder.extract_value(self.fields.shape, axis)
 
     def pointer(self, index: ir.Value, kind: ir.Type | None = None) -> ir.Value:
         """Return where ``array[index]`` is, to be read and written as a `kind`."""

@@ -16,12 +16,14 @@ from time import sleep
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 
-from ._jit import intrinsic, jit, jit_inline
-from ._llvm import Call, Intrinsic, coded
+from ._jit import jit, jit_inline
+from ._llvm import INT, Call, intrinsic
 from ._threads import Workers, count_cores
-from ._typing import Array, NumbaType
+from ._typing import Array
+
+INT64 = types.int64
 
 DISMISSED, NO_PART = -1, -2  # instead of a phase
 
@@ -142,33 +144,18 @@ def end_phases(team: Array) -> None:
     _store(team, BEGUN, ENDED)
 
 
-INT = ir.IntType(64)
-
-
-@intrinsic(lambda array, index: array[index])
-def _load(typingctx: NumbaType, array: NumbaType, index: NumbaType) -> Intrinsic:
+@intrinsic(lambda array, index: array[index], INT64, None, INT64)
+def _load(call: Call) -> ir.Value:
     """Return ``array[index]`` as it is now, and let nothing be read before it."""
-
-    def emit(call: Call) -> ir.Value:
-        place = call.array(0).pointer(call.args[1])
-        return call.builder.load_atomic(place, ordering="acquire", align=8, typ=INT)
-
-    return coded(types.int64(array, types.int64), emit)
+    place = call.array(0).pointer(call.args[1])
+    return call.builder.load_atomic(place, ordering="acquire", align=8, typ=INT)
 
 
-def _set(array: Array, index: int, value: int) -> None:
-    array[index] = value
-
-
-@intrinsic(_set)
-def _store(typingctx: NumbaType, array: NumbaType, index: NumbaType, value: NumbaType) -> Intrinsic:
+@intrinsic(lambda array, index, value: array.put(index, value), types.void, None, INT64, INT64)
+def _store(call: Call) -> None:
     """Let ``array[index]`` be a value when all that was written before it is there."""
-
-    def emit(call: Call) -> None:
-        place = call.array(0).pointer(call.args[1])
-        call.builder.store_atomic(call.args[2], place, ordering="release", align=8)
-
-    return coded(types.void(array, types.int64, types.int64), emit)
+    place = call.array(0).pointer(call.args[1])
+    call.builder.store_atomic(call.args[2], place, ordering="release", align=8)
 
 
 def _increase(array: Array, index: int) -> int:
@@ -176,25 +163,15 @@ def _increase(array: Array, index: int) -> int:
     return int(array[index]) - 1
 
 
-@intrinsic(_increase)
-def _add_one(typingctx: NumbaType, array: NumbaType, index: NumbaType) -> Intrinsic:
+@intrinsic(_increase, INT64, None, INT64)
+def _add_one(call: Call) -> ir.Value:
     """Add 1 to ``array[index]`` at once; return what it was."""
-
-    def emit(call: Call) -> ir.Value:
-        place = call.array(0).pointer(call.args[1])
-        return call.builder.atomic_rmw("add", place, ir.Constant(INT, 1), ordering="acq_rel")
-
-    return coded(types.int64(array, types.int64), emit)
+    place = call.array(0).pointer(call.args[1])
+    return call.builder.atomic_rmw("add", place, ir.Constant(INT, 1), ordering="acq_rel")
 
 
-@intrinsic(lambda: None)
-def _pause(typingctx: NumbaType) -> Intrinsic:
+@intrinsic(lambda: None, types.void)
+def _pause(call: Call) -> None:
     """Let the other thread of a core have it for a moment, where there is a word for that."""
-
-    def emit(call: Call) -> None:
-        if platform.machine() in ("x86_64", "AMD64"):
-            kind = ir.FunctionType(ir.VoidType(), [])
-            name = "llvm.x86.sse2.pause"
-            call.builder.call(cgutils.get_or_insert_function(call.builder.module, kind, name), [])
-
-    return coded(types.void(), emit)
+    if platform.machine() in ("x86_64", "AMD64"):
+        call.instruct("llvm.x86.sse2.pause")

@@ -13,7 +13,9 @@ HELPER = '''"""A module of helpers."""
 
 from typing import NamedTuple
 
-from dualsweep._jit import generic, implements, intrinsic, jit_inline
+from dualsweep._jit import generic, implements, jit_inline
+from dualsweep._llvm import intrinsic
+from numba.core import types
 
 SHIFT = 2.0
 SCALES = {"one": 1.0}
@@ -46,15 +48,11 @@ def constant(value):
     return value + 1
 
 
-@intrinsic(lambda x: x)
-def same(typingctx, x):
+@intrinsic(lambda x: x, types.float64, types.float64)
+def same(call):
     """Return x."""
-
-    def codegen(context, builder, signature, args):
-        constant(0)
-        return args[0]
-
-    return x(x), codegen
+    constant(0)
+    return call.args[0]
 
 
 def apart(x):

@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 from llvmlite import ir
 from llvmlite.binding import llvm_version_info
+from numba.core import types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 import dualsweep
 from dualsweep import LinearSVC, _numba
-from dualsweep._jit import intrinsic, jit
-from dualsweep._llvm import Array
+from dualsweep._jit import jit
+from dualsweep._llvm import intrinsic
 from dualsweep.kernels.binary import sweep
 from dualsweep.rows.functions import prefetch
 
@@ -80,23 +81,19 @@ def test_numba_tells_what_kernels_are_made_of():
     expect(_numba.options_of(sweep)["nogil"], "Dispatcher.targetoptions of numba", "_numba.py")
 
 
-@intrinsic(None)
-def _swapped(typingctx, array):
+@intrinsic(lambda array: None, types.int64, None)
+def _swapped(call):
     """Swap two pairs of numbers by way of a pointer that has no type; return the first number."""
-
-    def codegen(context, builder, signature, args):
-        whole = Array(context, builder, signature.args[0], args[0])
-        number, index, pair = ir.IntType(64), ir.IntType(64), ir.VectorType(ir.IntType(64), 2)
-        plain = builder.inttoptr(builder.ptrtoint(whole.fields.data, number), ir.PointerType())
-        assert plain.type.is_opaque
-        whole.fields = SimpleNamespace(data=plain)
-        places = [whole.pointer(ir.Constant(index, place), pair) for place in (0, 2)]
-        pairs = [builder.load(place, align=8, typ=pair) for place in places]
-        for value, place in zip(pairs, reversed(places), strict=True):
-            builder.store(value, place, align=8)
-        return whole.load(ir.Constant(index, 0))
-
-    return array.dtype(array), codegen
+    builder, number, pair = call.builder, ir.IntType(64), ir.VectorType(ir.IntType(64), 2)
+    whole = call.array(0)
+    plain = builder.inttoptr(builder.ptrtoint(whole.fields.data, number), ir.PointerType())
+    assert plain.type.is_opaque
+    whole.fields = SimpleNamespace(data=plain)
+    places = [whole.pointer(ir.Constant(number, place), pair) for place in (0, 2)]
+    pairs = [builder.load(place, align=8, typ=pair) for place in places]
+    for value, place in zip(pairs, reversed(places), strict=True):
+        builder.store(value, place, align=8)
+    return whole.load(ir.Constant(number, 0))
 
 
 @pytest.mark.skipif(llvm_version_info[0] < 17, reason="all pointers have types in this LLVM")
