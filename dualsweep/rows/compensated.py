@@ -11,10 +11,10 @@ from math import frexp
 
 import numpy as np
 
-from .._jit import fused, generic, implements, jit, jit_inline
-from .._typing import Array, Int
-from .functions import EPS, SMALLEST, row_count, row_rounding, row_slack
-from .layouts import CompensatedRows, CSRRows, DenseRows, Rows
+from .._jit import fused, implements, jit, jit_inline
+from .._typing import Array
+from .functions import EPS, SMALLEST, row_count, row_entry, row_rounding, row_slack
+from .layouts import CompensatedRows, Rows
 from .many_classes import row_scores
 
 
@@ -50,26 +50,6 @@ def _plus_product(total: float, low: float, a: float, b: float) -> tuple[float, 
     return total, low + (lost + fused(a, b, -product))
 
 
-@generic
-def _entry(rows: Rows, i: int, e: int) -> tuple[float, Int]:
-    """Return the e-th entry of row i, in float64, and its place; the bias is the last."""
-
-
-@implements(_entry, CSRRows)
-def _entry_csr(rows: CSRRows, i: int, e: int) -> tuple[float, Int]:
-    j = np.uint64(rows.indptr[i] + e)
-    if j < np.uint64(rows.indptr[i + 1]):
-        return np.float64(rows.data[j]), np.int64(rows.indices[j])
-    return np.float64(rows.bias), np.int64(rows.n_features)
-
-
-@implements(_entry, DenseRows)
-def _entry_dense(rows: DenseRows, i: int, e: int) -> tuple[float, Int]:
-    if e < rows.n_features:
-        return np.float64(rows.data[i, e]), np.int64(e)
-    return np.float64(rows.bias), np.int64(rows.n_features)
-
-
 @implements(row_count, CompensatedRows)
 def _count(rows: CompensatedRows, i: int) -> int:
     return row_count(rows.rows, i)
@@ -80,7 +60,7 @@ def _slack(rows: CompensatedRows, i: int, w: Array, goal: float, y: float) -> fl
     plain = rows.rows
     total, low = -y * goal, 0.0  # exact, as all that y multiplies
     for e in range(row_count(plain, i)):
-        value, place = _entry(plain, i, e)
+        value, place = row_entry(plain, i, e)
         total, low = _plus_product(total, low, value, w[place])
     return -y * (total + low)
 
@@ -99,7 +79,7 @@ def _scores(rows: CompensatedRows, i: int, W: Array, out: Array) -> None:
     for m in range(out.shape[0]):
         total, low = 0.0, 0.0
         for e in range(row_count(plain, i)):
-            value, place = _entry(plain, i, e)
+            value, place = row_entry(plain, i, e)
             total, low = _plus_product(total, low, value, W[place, m])
         out[m] = total + low
 
@@ -113,5 +93,5 @@ def add_compensated(rows: Rows, members: Array, coef: Array, W: Array, low: Arra
             c = coef[t, m]
             if c != 0.0:
                 for e in range(row_count(rows, i)):
-                    value, place = _entry(rows, i, e)
+                    value, place = row_entry(rows, i, e)
                     W[place, m], low[place, m] = _plus_product(W[place, m], low[place, m], value, c)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._jit import DOT_MATH, FUSED_MATH, generic, implements, item_size, prefetch
-from .._typing import Array
+from .._jit import DOT_MATH, FUSED_MATH, generic, implements, item_size, jit_inline, prefetch
+from .._typing import Array, Int
 from .layouts import AnyRows, CSRRows, DenseRows, Rows
 
 # A sum of n products, in any order, fused or not, is off by at most ``n EPS`` times the sum of
@@ -45,8 +45,8 @@ def row_outer(rows: AnyRows, i: int, scale: float, out: Array) -> None:
 
 
 @generic
-def row_entries(rows: AnyRows, i: int, values: Array, places: Array) -> int:
-    """Fill in the entries of row i and where they are, the bias last; return how many."""
+def row_entry(rows: AnyRows, i: int, e: int) -> tuple[float, Int]:
+    """Return the e-th entry of row i, in float64, and its place; the bias is the last."""
 
 
 @generic
@@ -180,27 +180,28 @@ def _outer_csr(rows: CSRRows, i: int, scale: float, out: Array) -> None:
     out[last, last] += 0.5 * scale * rows.bias * rows.bias
 
 
-@implements(row_entries, CSRRows)
-def _entries_csr(rows: CSRRows, i: int, values: Array, places: Array) -> int:
-    n = 0
-    for j in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
-        values[n] = rows.data[j]
-        places[n] = rows.indices[j]
-        n += 1
-    values[n] = rows.bias
-    places[n] = rows.n_features
-    return n + 1
+@implements(row_entry, CSRRows)
+def _entry_csr(rows: CSRRows, i: int, e: int) -> tuple[float, Int]:
+    j = np.uint64(rows.indptr[i] + e)
+    if j < np.uint64(rows.indptr[i + 1]):
+        return np.float64(rows.data[j]), np.int64(rows.indices[j])
+    return np.float64(rows.bias), np.int64(rows.n_features)
 
 
-@implements(row_entries, DenseRows)
-def _entries_dense(rows: DenseRows, i: int, values: Array, places: Array) -> int:
-    n = rows.data.shape[1]
-    for j in range(n):
-        values[j] = rows.data[i, j]
-        places[j] = j
-    values[n] = rows.bias
-    places[n] = n
-    return n + 1
+@implements(row_entry, DenseRows)
+def _entry_dense(rows: DenseRows, i: int, e: int) -> tuple[float, Int]:
+    if e < rows.n_features:
+        return np.float64(rows.data[i, e]), np.int64(e)
+    return np.float64(rows.bias), np.int64(rows.n_features)
+
+
+@jit_inline
+def row_entries(rows: Rows, i: int, values: Array, places: Array) -> int:
+    """Fill in the entries of row i and where they are, the bias last; return how many."""
+    n = row_count(rows, i)
+    for e in range(n):
+        values[e], places[e] = row_entry(rows, i, e)
+    return n
 
 
 @implements(row_prefetch_head, CSRRows)
