@@ -184,7 +184,8 @@ class MulticlassSlacks(MemorySlacks):
             )
 
         out: Array = self.problem.zero_weights()
-        self.passes.add_parts(add, len(members), out, _tuning.CURVED_ROWS)
+        parts = self.passes.parts_to_add(len(members), out.size, _tuning.CURVED_ROWS)
+        self.passes.add_parts(add, parts, out)
         return out
 
     def preconditioned(self, rho: float) -> Hessian | None:

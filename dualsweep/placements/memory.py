@@ -17,10 +17,9 @@ from ..newton.host import shares_passes
 from ..problems.binary import BinaryProblem
 from ..problems.labels import encode_labels
 from ..problems.result import Result
-from ..rows.columns import column_sums
 from ..rows.functions import EPS
 from ..rows.layouts import as_rows
-from ..rows.passes import passes_over
+from ..rows.passes import column_sums, passes_over
 from ..solvers.path import start_from
 from ..solvers.solve import Start
 from ..training.context import Context
@@ -100,7 +99,7 @@ class TrainingSet:
         return twin
 
     def column_sums(self, weight: Array) -> Iterator[Array]:
-        """Yield sums over the columns; see `dualsweep.rows.columns`."""
+        """Yield sums over the columns; see `dualsweep.rows.passes`."""
         return column_sums(self.passes.rows, weight)
 
     def problems(self, settings: Settings) -> MemoryProblems:

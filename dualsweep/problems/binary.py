@@ -118,7 +118,7 @@ class BinaryProblem(MemoryProblem):
         def add(part: slice, w: Array) -> None:
             add_weights(self.passes.rows, members[part], alpha, self.y, part.start == 0, w)
 
-        self.passes.add_parts(add, len(members), w)
+        self.passes.add_parts(add, self.passes.parts_to_add(len(members), w.size), w)
 
     def size(self, w: Array) -> float:
         """Return the squared length of the weights that are penalised: all."""

@@ -8,10 +8,8 @@ what they need, a part or a chunk at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from copy import copy
-from itertools import pairwise
 from threading import Lock
-from typing import Literal, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -22,8 +20,11 @@ from .._threads import Workers
 from .._typing import Array
 from .compensated import add_compensated
 from .functions import row_axpy, row_dot, row_outer, row_sqnorm
-from .layouts import AnyRows, DenseRows, Rows, n_rows, n_stored
+from .layouts import AnyRows, CSRRows, DenseRows, Rows, n_rows, n_stored
 from .many_classes import add_outer_many, row_add_few, row_scores, whole_gram
+
+# Adds what comes of some members to an array.
+Add: TypeAlias = Callable[[slice, Array], None]
 
 Part = TypeVar("Part")
 Made = TypeVar("Made")
@@ -35,6 +36,9 @@ PARTS, PART_ENTRIES = 16, 1_000_000
 # thread holds up the others less.
 FINER = 4
 
+# Entries that are summed up per column at a time.
+COLUMN_ENTRIES = 1 << 22
+
 # Up to this many weights, 8 MB, the sums of all parts are kept until the end.
 SMALL_SUMS = 1 << 20
 
@@ -45,17 +49,8 @@ def passes_over(rows: Rows, workers: Workers) -> Passes:
 
 
 class Passes:
-    """Passes over rows in memory.
+    """Passes over rows in memory, which the threads of `workers` share.
 
-    Parameters
-    ----------
-    rows : CSRRows or DenseRows
-        The rows.
-    workers : Workers
-        Threads that share a pass.
-
-    Notes
-    -----
     `members` are always row numbers. Weights and responses of many classes have a column per class.
     """
 
@@ -76,30 +71,22 @@ class Passes:
 
     def shared(self, workers: Workers) -> Passes:
         """Return passes over the same rows with other threads."""
-        twin = copy(self)
-        twin.workers = workers
-        return twin
+        return type(self)(self.rows, workers)
 
     def each(
         self, function: Callable[[slice], Made], n: int, part_rows: int | None = None
     ) -> list[Made]:
         """Return what `function` returns for each part of n members."""
-        return self.workers.map(function, self._parts(n, PARTS, part_rows))
+        return self.workers.map(function, self._parts(n, part_rows))
 
     def sum(
-        self,
-        function: Callable[[slice], Array],
-        n: int,
-        most_parts: int = PARTS,
-        part_rows: int | None = None,
+        self, function: Callable[[slice], Array], n: int, part_rows: int | None = None
     ) -> Array:
-        """Return the sum of the arrays that `function` returns for each part of n members.
-
-        Each is added as soon as those before it are: memory never holds all of them.
-        """
-        return self._sum_of(function, self._parts(n, most_parts, part_rows))
+        """Return the sum of the arrays that `function` returns for each part of n members."""
+        return self._sum_of(function, self._parts(n, part_rows))
 
     def _sum_of(self, function: Callable[[slice], Array], parts: list[slice]) -> Array:
+        """Add each array as soon as those before it are: memory never holds all of them."""
         total: list[Array] = []  # or none yet
 
         def add(made: Array) -> None:
@@ -165,26 +152,32 @@ class Passes:
         totals to add to. `rows` are those of `compensated_rows` where responses have to be precise.
         """
         W, from_rows = np.asarray(W, order=self.order), self.rows if rows is None else rows
+        totals = np.zeros(n_totals)
 
-        def part(part: slice) -> Array:
-            totals = np.zeros(n_totals)
-            for chunk in chunks(part, _tuning.CHUNK / max(W.shape[1:], default=1)):
-                out = np.empty((chunk.stop - chunk.start, *W.shape[1:]))
-                _respond(from_rows, members[chunk], W, out)
-                look(chunk, out, totals)
-            return totals
+        @in_chunks(_tuning.CHUNK / n_columns(W))
+        def add(chunk: slice, out: Array) -> None:
+            look(chunk, _responses(from_rows, members[chunk], W), out)
 
-        return self.sum(part, len(members))
+        self.add_parts(add, self._parts(len(members)), totals)
+        return totals
 
-    def add_weighted(self, members: Array, coef: Callable[[slice], Array], out: Array) -> None:
-        """Add ``sum_i coef_i x_i`` to the weights `out`; `coef` returns those of some members."""
-        n_classes = max(out.shape[1:], default=1)
+    def add_weighted(
+        self,
+        members: Array,
+        coef: Callable[[slice], Array],
+        out: Array,
+        most_rows: float = float("inf"),
+    ) -> None:
+        """Add ``sum_i coef_i x_i`` to the weights `out`.
 
-        def part(part: slice, W: Array) -> None:
-            for chunk in chunks(part, _tuning.CHUNK / n_classes):
-                _add(self.rows, members[chunk], coef(chunk), W)
+        `coef` returns the coefficients of some members, at most `most_rows`.
+        """
 
-        self.add_parts(part, len(members), out)
+        @in_chunks(min(_tuning.CHUNK / n_columns(out), most_rows))
+        def add(chunk: slice, W: Array) -> None:
+            _add(self.rows, members[chunk], coef(chunk), W)
+
+        self.add_parts(add, self.parts_to_add(len(members), out.size), out)
 
     def add_compensated(self, members: Array, coef: Callable[[slice], Array], out: Array) -> None:
         """Add ``sum_i coef_i x_i`` to `out` in compensated arithmetic, on one thread.
@@ -201,49 +194,36 @@ class Passes:
         self, members: Array, V: Array, change: Callable[[slice, Array], Array], out: Array
     ) -> None:
         """Add ``sum_i change(x_i.V) x_i``; `change` turns responses into coefficients."""
-        V, n_classes = np.asarray(V, order=self.order), max(V.shape[1:], default=1)
-        length = min(_tuning.CHUNK / n_classes, _tuning.CHUNK_ENTRIES / self.per_row)
+        V = np.asarray(V, order=self.order)
 
-        def part(part: slice, W: Array) -> None:
-            for chunk in chunks(part, length):
-                responses = np.empty((chunk.stop - chunk.start, *V.shape[1:]))
-                _respond(self.rows, members[chunk], V, responses)
-                _add(self.rows, members[chunk], change(chunk, responses), W)
+        def coef(chunk: slice) -> Array:
+            return change(chunk, _responses(self.rows, members[chunk], V))
 
-        self.add_parts(part, len(members), out)
+        self.add_weighted(members, coef, out, _tuning.CHUNK_ENTRIES / self.per_row)
 
-    def add_parts(
-        self,
-        add: Callable[[slice, Array], None],
-        n: int,
-        out: Array,
-        part_rows: int | None = None,
-    ) -> None:
-        """Let each part of n members add to weights of its own, the first to `out`; sum them up."""
-        parts = self.parts_to_add(n, out.size, part_rows)
-        more = len(parts) - 1
-        if more * out.size <= SMALL_SUMS:
-            # One array for all parts: allocating and adding one at a time takes Python longer.
-            order = range(out.ndim)[:: 1 if out.flags.c_contiguous else -1]
-            shape = [out.shape[axis] for axis in order]
-            sums = np.zeros((more, *shape)).transpose(0, *(1 + axis for axis in order))
-            self.workers.map(lambda p: add(parts[p], sums[p - 1] if p else out), range(len(parts)))
-            for each in sums:
-                out += each
-            return
+    def add_parts(self, add: Add, parts: list[slice], out: Array) -> None:
+        """Let each part add to an array of its own, the first to `out`, and sum these up."""
 
         def part(part: slice) -> Array:
-            W = out if part.start == 0 else np.zeros_like(out)
-            add(part, W)
-            return W
+            own = np.zeros_like(out) if part.start else out
+            add(part, own)
+            return own
 
-        self._sum_of(part, parts)
+        if (len(parts) - 1) * out.size > SMALL_SUMS:
+            self._sum_of(part, parts)
+            return
+        # One array for all parts: allocating and adding one at a time takes Python longer.
+        order: Literal["C", "F"] = "C" if out.flags.c_contiguous else "F"
+        flat = np.zeros((len(parts) - 1, out.size))
+        sums = [out, *(each.reshape(out.shape, order=order) for each in flat)]
+        self.workers.map(lambda p: add(parts[p], sums[p]), range(len(parts)))
+        for each in sums[1:]:
+            out += each
 
     def parts_to_add(self, n: int, n_weights: int, part_rows: int | None = None) -> list[slice]:
         """Cut n members into parts that add to weights of their own."""
-        per_weight = self.n_stored / max(n_weights, 1)
-        most = int(per_weight / _tuning.ENTRIES_PER_WEIGHT)
-        return self._parts(n, max(min(PARTS, most), 1), part_rows)
+        most = self._most_sums(n_weights * _tuning.ENTRIES_PER_WEIGHT)
+        return self._parts(n, part_rows, most)
 
     def count_fine_parts(self, n: int) -> tuple[int, int]:
         """Return into how many parts threads inside a kernel divide n members.
@@ -268,21 +248,15 @@ class Passes:
         In float64; dense rows in the precision of X, unless it is to be exact.
         """
 
-        def part(part: slice) -> Array:
-            half = np.zeros((self.n_weights, self.n_weights))
-            for chunk in chunks(part, _tuning.PAIRS_PER_CALL / self.per_row**2):
-                _add_outer(self.rows, members[chunk], scale[chunk], half)
-                if stop():
-                    break
-            return half
+        @in_chunks(_tuning.PAIRS_PER_CALL / self.per_row**2, stop)
+        def add(chunk: slice, half: Array) -> None:
+            _add_outer(self.rows, members[chunk], scale[chunk], half)
 
-        half = self.sum(part, len(members), self.gram_parts(), _tuning.GRAM_ROWS)
+        half = np.zeros((self.n_weights, self.n_weights))
+        parts = self._parts(len(members), _tuning.GRAM_ROWS, self._most_sums(half.size))
+        self.add_parts(add, parts, half)
         add_lower(half + half.T, 1.0, out)
         return not stop()
-
-    def gram_parts(self, n_classes: int = 1) -> int:
-        """Return how many parts of a Gram matrix together take about as much memory as X."""
-        return max(min(PARTS, int(self.n_stored / (self.n_weights * n_classes) ** 2)), 1)
 
     def gram_many(
         self,
@@ -299,24 +273,25 @@ class Passes:
         d, k = self.n_weights, n_classes
         pairs = max(self.per_row * k / 2, 1.0) ** 2
 
-        def part(part: slice) -> Array:
-            blocks = np.zeros((k, k, d, d))
-            values, places = np.empty(d), np.empty(d, np.int64)
-            for chunk in chunks(part, min(_tuning.CHUNK / k**2, _tuning.PAIRS_PER_CALL / pairs)):
-                add_outer_many(self.rows, members[chunk], *factors(chunk), blocks, values, places)
-                if stop():
-                    break
-            return blocks
+        @in_chunks(min(_tuning.CHUNK / k**2, _tuning.PAIRS_PER_CALL / pairs), stop)
+        def add(chunk: slice, blocks: Array) -> None:
+            scratch = np.empty(d), np.empty(d, np.int64)
+            add_outer_many(self.rows, members[chunk], *factors(chunk), blocks, *scratch)
 
-        blocks = self.sum(part, len(members), self.gram_parts(k), _tuning.GRAM_ROWS)
+        blocks = np.zeros((k, k, d, d))
+        parts = self._parts(len(members), _tuning.GRAM_ROWS, self._most_sums(blocks.size))
+        self.add_parts(add, parts, blocks)
         return None if stop() else whole_gram(blocks)
 
-    def _parts(self, n: int, most: int, part_rows: int | None) -> list[slice]:
+    def _most_sums(self, size: int) -> int:
+        """Return how many sums of this size take no more memory than X, but at least one."""
+        return max(min(PARTS, int(self.n_stored / size)), 1)
+
+    def _parts(self, n: int, part_rows: int | None = None, most: int = PARTS) -> list[slice]:
         """Cut n members into parts, whatever the number of threads."""
         least = part_rows or min(_tuning.PART_ROWS, PART_ENTRIES / self.per_row)
         count = max(min(most, int(n / least)), 1)
-        bounds = [n * part // count for part in range(count + 1)]
-        return [slice(*pair) for pair in pairwise(bounds)]
+        return [slice(n * p // count, n * (p + 1) // count) for p in range(count)]
 
 
 class DensePasses(Passes):
@@ -351,21 +326,21 @@ class DensePasses(Passes):
         parts: list[tuple[float, Array]] = []
         for sign in (1.0, -1.0):
             some = np.flatnonzero(sign * scale > 0.0)
-            most = max(self.gram_parts(), -(-len(some) // _tuning.MOST_GRAM_ROWS))
-            cut = self._parts(len(some), most, _tuning.LEAST_GRAM_ROWS) if len(some) else []
+            most = max(self._most_sums(out.size), -(-len(some) // _tuning.MOST_GRAM_ROWS))
+            cut = self._parts(len(some), _tuning.LEAST_GRAM_ROWS, most) if len(some) else []
             parts.extend((sign, some[part]) for part in cut)
 
-        def multiply(part: tuple[float, Array]) -> tuple[float, Array | None]:
+        def multiply(part: tuple[float, Array]) -> tuple[float, Array] | None:
             sign, some = part
             if stop():
-                return sign, None
+                return None
             Z = np.empty((len(some), self.n_weights), dtype)
             _gather(self.rows, members[some], root[some], Z)
             return sign, Z.T @ Z
 
-        def add(made: tuple[float, Array | None]) -> None:
-            sign, product = made
-            if product is not None:
+        def add(made: tuple[float, Array] | None) -> None:
+            if made is not None:
+                sign, product = made
                 add_lower(product, sign, out)
 
         self._in_order(multiply, parts, add)
@@ -379,9 +354,48 @@ def chunks(part: slice, length: float) -> Iterator[slice]:
         yield slice(start, min(start + step, part.stop))
 
 
-def _respond(rows: AnyRows, members: Array, W: Array, out: Array) -> None:
-    """Fill in the responses of a chunk."""
-    (_respond_one if W.ndim == 1 else _respond_many)(rows, members, W, out)
+def in_chunks(length: float, stop: Callable[[], bool] = lambda: False) -> Callable[[Add], Add]:
+    """Decorate a function so that it takes a part in chunks, until told to stop."""
+
+    def decorate(add: Add) -> Add:
+        def add_part(part: slice, out: Array) -> None:
+            for chunk in chunks(part, length):
+                add(chunk, out)
+                if stop():
+                    break
+
+        return add_part
+
+    return decorate
+
+
+def column_sums(rows: Rows, weight: Array) -> Iterator[Array]:
+    """Yield weighted sums of squares and numbers of nonzero entries per column, part by part."""
+    d, n = rows.n_features, n_rows(rows)
+    per_row = rows.data.size / max(n, 1)
+    for part in chunks(slice(0, n), COLUMN_ENTRIES / max(per_row, 1.0)):
+        if isinstance(rows, CSRRows):
+            stored = slice(rows.indptr[part.start], rows.indptr[part.stop])
+            times = np.repeat(weight[part], np.diff(rows.indptr[part.start : part.stop + 1]))
+            values, columns = rows.data[stored], rows.indices[stored]
+            squares = np.bincount(columns, times * np.square(values, dtype=np.float64), d)
+            yield np.stack([squares, np.bincount(columns, times * (values != 0.0), d)])
+        else:
+            values, times = rows.data[part], weight[part]
+            squares = times @ np.square(values, dtype=np.float64)
+            yield np.stack([squares, times @ (values != 0.0)])
+
+
+def n_columns(W: Array) -> int:
+    """Return the number of classes that weights have a column for."""
+    return 1 if W.ndim == 1 else W.shape[1]
+
+
+def _responses(rows: AnyRows, members: Array, W: Array) -> Array:
+    """Return the responses of a chunk."""
+    out = np.empty((len(members), *W.shape[1:]))
+    _respond(rows, members, W, out)
+    return out
 
 
 def _add(rows: Rows, members: Array, coef: Array, W: Array) -> None:
@@ -400,15 +414,12 @@ def _sqnorms(rows: Rows, first: int, out: Array) -> None:
 
 
 @jit
-def _respond_one(rows: AnyRows, members: Array, w: Array, out: Array) -> None:
+def _respond(rows: AnyRows, members: Array, W: Array, out: Array) -> None:
     for t in range(members.shape[0]):
-        out[t] = row_dot(rows, members[t], w)
-
-
-@jit
-def _respond_many(rows: AnyRows, members: Array, W: Array, out: Array) -> None:
-    for t in range(members.shape[0]):
-        row_scores(rows, members[t], W, out[t])
+        if W.ndim == 1:  # known when it is compiled
+            out[t] = row_dot(rows, members[t], W)
+        else:
+            row_scores(rows, members[t], W, out[t])
 
 
 @jit

@@ -29,9 +29,8 @@ from ...problems.labels import add_counts, class_codes, class_costs, count_class
 from ...problems.result import Result
 from ...problems.run import Saving
 from ...rows.blocks import Blocks
-from ...rows.columns import column_sums
 from ...rows.layouts import as_rows
-from ...rows.passes import Passes
+from ...rows.passes import Passes, column_sums
 from ...solvers.solve import Start
 from ...training.context import Context
 from ...training.formulations import LabelledRows, Problem, check_scale, formulation_of
@@ -96,7 +95,7 @@ class BlockSet:
         return self.counts[0]
 
     def column_sums(self, weight: Array) -> Iterator[Array]:
-        """Yield sums over the columns; see `dualsweep.rows.columns`."""
+        """Yield sums over the columns; see `dualsweep.rows.passes`."""
         for b in range(self.n_blocks):
             yield from column_sums(as_rows(self.blocks.read(b)[0], 0.0), weight[self.rows(b)])
 

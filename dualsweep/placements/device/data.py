@@ -63,7 +63,7 @@ class DeviceSet:
         return part
 
     def column_sums(self, weight: Array) -> Iterator[Array]:
-        """Yield sums over the columns; see `dualsweep.rows.columns`."""
+        """Yield sums over the columns; see `dualsweep.rows.passes`."""
         with self.space.current():
             given = self.space.asarray(weight, self.space.xp.float64)
             yield self.space.numpy(self.rows.columns(given))
