@@ -23,8 +23,10 @@ from .functions import row_axpy, row_dot, row_outer, row_sqnorm
 from .layouts import AnyRows, CSRRows, DenseRows, Rows, n_rows, n_stored
 from .many_classes import add_outer_many, row_add_few, row_scores, whole_gram
 
-# Adds what comes of some members to an array.
+# Functions of some members: one returns an array, one adds to an array what comes of them.
+Numbers: TypeAlias = Callable[[slice], Array]
 Add: TypeAlias = Callable[[slice, Array], None]
+Stop: TypeAlias = Callable[[], bool]  # whether to stop
 
 Part = TypeVar("Part")
 Made = TypeVar("Made")
@@ -79,13 +81,11 @@ class Passes:
         """Return what `function` returns for each part of n members."""
         return self.workers.map(function, self._parts(n, part_rows))
 
-    def sum(
-        self, function: Callable[[slice], Array], n: int, part_rows: int | None = None
-    ) -> Array:
+    def sum(self, function: Numbers, n: int, part_rows: int | None = None) -> Array:
         """Return the sum of the arrays that `function` returns for each part of n members."""
         return self._sum_of(function, self._parts(n, part_rows))
 
-    def _sum_of(self, function: Callable[[slice], Array], parts: list[slice]) -> Array:
+    def _sum_of(self, function: Numbers, parts: list[slice]) -> Array:
         """Add each array as soon as those before it are: memory never holds all of them."""
         total: list[Array] = []  # or none yet
 
@@ -162,11 +162,7 @@ class Passes:
         return totals
 
     def add_weighted(
-        self,
-        members: Array,
-        coef: Callable[[slice], Array],
-        out: Array,
-        most_rows: float = float("inf"),
+        self, members: Array, coef: Numbers, out: Array, most_rows: float = float("inf")
     ) -> None:
         """Add ``sum_i coef_i x_i`` to the weights `out`.
 
@@ -179,7 +175,7 @@ class Passes:
 
         self.add_parts(add, self.parts_to_add(len(members), out.size), out)
 
-    def add_compensated(self, members: Array, coef: Callable[[slice], Array], out: Array) -> None:
+    def add_compensated(self, members: Array, coef: Numbers, out: Array) -> None:
         """Add ``sum_i coef_i x_i`` to `out` in compensated arithmetic, on one thread.
 
         `coef` returns a row of coefficients for each of some members.
@@ -236,12 +232,7 @@ class Passes:
         return parts, max(min(parts, int(per_weight), SMALL_SUMS // self.n_weights), 1)
 
     def add_gram(
-        self,
-        members: Array,
-        scale: Array,
-        out: Array,
-        stop: Callable[[], bool],
-        exact: bool = False,
+        self, members: Array, scale: Array, out: Array, stop: Stop, exact: bool = False
     ) -> bool:
         """Add ``sum_i scale_i x_i x_i'`` to the lower half of `out`; return False if told to stop.
 
@@ -263,7 +254,7 @@ class Passes:
         members: Array,
         factors: Callable[[slice], tuple[Array, Array, Array]],
         n_classes: int,
-        stop: Callable[[], bool],
+        stop: Stop,
     ) -> Array | None:
         """Return ``sum_i (x_i x_i') (x) M_i``, a matrix over all weights in the order of W.
 
@@ -310,12 +301,7 @@ class DensePasses(Passes):
     gram_by_products = True
 
     def add_gram(
-        self,
-        members: Array,
-        scale: Array,
-        out: Array,
-        stop: Callable[[], bool],
-        exact: bool = False,
+        self, members: Array, scale: Array, out: Array, stop: Stop, exact: bool = False
     ) -> bool:
         """Add ``sum_i scale_i x_i x_i'`` to the lower half of `out`; return False if told to stop.
 
@@ -354,7 +340,7 @@ def chunks(part: slice, length: float) -> Iterator[slice]:
         yield slice(start, min(start + step, part.stop))
 
 
-def in_chunks(length: float, stop: Callable[[], bool] = lambda: False) -> Callable[[Add], Add]:
+def in_chunks(length: float, stop: Stop = lambda: False) -> Callable[[Add], Add]:
     """Decorate a function so that it takes a part in chunks, until told to stop."""
 
     def decorate(add: Add) -> Add:
