@@ -1,8 +1,7 @@
 """A clock that stands still while kernels are compiled, or loaded from disk.
 
 Histories, estimates and limits on time use it, so that the first fit of a kind has the same seconds
-as later ones. All threads share one clock, since they compare its times. So it stands still for
-other fits in the process too, once for each kernel.
+as later ones. All threads share it, since they compare its times: it stands still for all fits.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from time import perf_counter
 
 
 class _Waits:
-    """When threads wait for kernels, as far as that overlaps only once."""
+    """For how long threads have waited for kernels; what overlaps counts once."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.lock = Lock()

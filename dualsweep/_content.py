@@ -7,10 +7,8 @@ function of another module that a kernel calls is, and so is a constant, by its 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from hashlib import sha256
-from inspect import CO_NEWLOCALS
 from types import CellType, CodeType, FunctionType, ModuleType
 
 import numpy as np
@@ -18,10 +16,9 @@ import numpy as np
 from ._numba import options_of
 
 _PACKAGE = __name__.partition(".")[0]
-_CO_HAS_DOCSTRING = 0x4000000  # from Python 3.14 on
 
-# Of each function: the digest of its own code, and the functions that it refers to. Kernels share
-# them: the 15 kernels of a first fit, 74 functions in all, take 4 ms.
+# The digest of each function's own code, and the functions that it refers to. Kernels share them:
+# the 15 kernels of a first fit, 74 functions in all, take 4 ms.
 _known: dict[FunctionType, tuple[bytes, list[FunctionType]]] = {}
 
 
@@ -32,20 +29,16 @@ def digest(function: Callable[..., object], options: dict[str, object]) -> bytes
     """
     assert isinstance(function, FunctionType)
     packages = _PACKAGE, function.__module__.partition(".")[0]
-    reached, waiting = {function}, [function]
     contents = [_Reader(packages).value(options).encode()]
-    while waiting:
-        current = waiting.pop()
+    reached = [function]
+    for current in reached:  # which grows meanwhile
         if current not in _known:
             reader = _Reader(packages)
             text = reader.function(current)
             _known[current] = sha256(text.encode("utf-8", "surrogatepass")).digest(), reader.uses
         content, uses = _known[current]
         contents.append(content)
-        for used in uses:
-            if used not in reached:
-                reached.add(used)
-                waiting.append(used)
+        reached.extend(used for used in dict.fromkeys(uses) if used not in reached)
     return sha256(b"".join(sorted(contents))).digest()
 
 
@@ -66,7 +59,7 @@ class _Reader:
         """Describe a function itself."""
         code, space = function.__code__, function.__globals__
         names = sorted(set(_names(code)))
-        parts = [self._code(code)]
+        parts = [self._code(code, function.__doc__)]
         for name in names:
             if name in space:
                 value = space[name]
@@ -74,10 +67,9 @@ class _Reader:
                 if isinstance(value, ModuleType) and self._is_ours(value.__name__):
                     members = (member for member in names if hasattr(value, member))
                     parts += [f"{name}.{m}={self.value(getattr(value, m))}" for m in members]
-        parts += map(
-            self.value, (function.__defaults__, function.__kwdefaults__, function.__closure__)
-        )
-        parts.append(self.value({k: v for k, v in vars(function).items() if k != "__wrapped__"}))
+        attributes = {k: v for k, v in vars(function).items() if k != "__wrapped__"}
+        given = function.__defaults__, function.__kwdefaults__, function.__closure__, attributes
+        parts += map(self.value, given)
         return "\n".join(parts)
 
     def value(self, value: object) -> str:
@@ -116,11 +108,9 @@ class _Reader:
         # An address is another one in each process: what has no other description is new each time.
         return text if " at 0x" not in text else os.urandom(16).hex()
 
-    def _code(self, code: CodeType) -> str:
-        constants = code.co_consts
-        if _has_docstring(code):
-            constants = (None, *constants[1:])
+    def _code(self, code: CodeType, docstring: str | None = None) -> str:
         variables = code.co_varnames, code.co_freevars, code.co_cellvars
+        constants = (None if value == docstring else value for value in code.co_consts)
         described = ", ".join(map(self.value, constants))
         # What is caught where is in no instruction.
         caught = getattr(code, "co_exceptiontable", b"")
@@ -150,14 +140,3 @@ def _names(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
-
-
-def _has_docstring(code: CodeType) -> bool:
-    """Return whether the first constant is a docstring: functions have one or None there."""
-    constants = code.co_consts
-    if not (code.co_flags & CO_NEWLOCALS and constants and isinstance(constants[0], str)):
-        return False
-    # From 3.14 on a function without docstring begins with any constant, but there is a flag.
-    if sys.version_info >= (3, 14):
-        return bool(code.co_flags & _CO_HAS_DOCSTRING)
-    return not code.co_name.startswith("<")  # comprehensions have none

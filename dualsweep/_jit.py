@@ -45,17 +45,16 @@ def jit(function: Callable[P, R], **options: object) -> Callable[P, R]:
     def stamp(options: dict[str, object]) -> tuple[str, bytes]:
         return llvmlite.__version__, _content.digest(function, options)
 
-    kernel = _numba.cached(function, {**_OPTIONS, **options}, stamp, _tell)
+    def tell() -> None:
+        for listener in list(on_compilation):
+            listener()
+
+    kernel = _numba.cached(function, {**_OPTIONS, **options}, stamp, tell)
     return _numba.around_compiling(kernel, compiling())  # the clock of trainings stands still
 
 
 # Called when a kernel is not in the cache and has to be compiled.
 on_compilation: list[Callable[[], None]] = []
-
-
-def _tell() -> None:
-    for tell in list(on_compilation):
-        tell()
 
 
 def jit_inline(function: Callable[P, R]) -> Callable[P, R]:

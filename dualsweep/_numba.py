@@ -1,6 +1,6 @@
-"""What numba does not promise to keep: all uses of it are here, and kernels work without it.
+"""What numba does not promise to keep, and kernels that work without it.
 
-A numba that has none of it compiles the same kernels, but in each process anew, and slower ones.
+A numba that lacks it compiles the same kernels, but slower ones, and in each process anew.
 `tests/test_private_interfaces.py` tells what a new release has changed.
 """
 
@@ -32,9 +32,9 @@ Made = TypeVar("Made")
 Key: TypeAlias = tuple[object, ...]  # of a compiled kernel
 Kernel: TypeAlias = Any  # numba's Dispatcher
 
-# Kernels allocate nothing, and who calls them holds their arrays: without numba's run time ("nrt")
-# views of them are not counted. A count is an atomic operation, and a visit to a row with many
-# classes made dozens: 445 ns of letter become 245.
+# Kernels allocate nothing, and their callers hold the arrays. So numba's run time ("nrt") need not
+# count views: that took dozens of atomic operations for a row with many classes, 445 ns of letter
+# instead of 245.
 NO_RUN_TIME = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
 
 
@@ -46,16 +46,8 @@ def cached(
 ) -> Callable[P, R]:
     """Compile `function`, and cache on disk where some cache directory is writable.
 
-    Parameters
-    ----------
-    function : callable
-        A Python function.
-    options : dict
-        Those of `numba.njit`.
-    stamp : callable
-        Takes the options; returns what a compiled kernel on disk has to be stamped with to be used.
-    tell : callable
-        Called when the kernel is not on disk and has to be compiled.
+    A kernel on disk is used if it has the stamp that `stamp` makes of the options. `tell` is called
+    when there is none, so that it has to be compiled.
     """
     try:
         kernel = numba.njit(function, cache=True, **options)
@@ -63,8 +55,8 @@ def cached(
         cache._cache_file = _KernelFile(kernel, functools.partial(stamp, options))
         cache._index_key = _with_fields(cache._index_key)
         load, save = cache.load_overload, cache.save_overload
-    # No directory can be written to; or this numba has another cache. Its ordinary one does not see
-    # that a function of another module has changed.
+    # No directory can be written to, or this numba has another cache. Its own does not see that a
+    # function of another module has changed.
     except (RuntimeError, AttributeError, TypeError):
         return numba.njit(function, **options)
 
@@ -88,14 +80,11 @@ def _or_none(method: Callable[..., R], *args: object) -> R | None:
 
 
 class _KernelFile(IndexDataCacheFile):  # type: ignore[misc]
-    """numba's cache, for what a kernel is made of, and with a checksum under each compiled one.
+    """numba's cache, stamped with what a kernel is made of, and with checksums.
 
-    numba's own is for the text of one file, and has a kernel's line in its name: a comment compiles
-    again, a changed function of another file does not. The directory is numba's choice, and named
-    after the place of the package, unless it is ``__pycache__`` inside it.
-
-    A damaged index counts as an empty one, and what a disk has damaged is not run: what was not
-    found is compiled and written again.
+    numba's own stamp is of one file, and a kernel's name has its line: after a comment it compiles
+    again, after a change in another file it does not. numba chooses the directory. What a disk has
+    damaged counts as missing, and is compiled and written again.
     """
 
     def __init__(self, kernel: Kernel, stamp: Callable[[], object]) -> None:

@@ -1,9 +1,8 @@
 """Symmetric matrices of which the lower half counts, and their Cholesky factors by LAPACK.
 
-`scipy.linalg` holds Python's lock, so that factorisations in several threads would wait for each
-other: those of ten classes of mnist and 16 threads took as long as with one. What Cython code calls
-is called here by ctypes, which lets go of it. Matrices are C-ordered, and LAPACK's are in Fortran's
-order: its upper half is the lower one.
+`scipy.linalg` holds Python's lock, so that factorisations in several threads wait for each other:
+those of ten classes of mnist took as long with 16 threads as with one. Here ctypes calls the same
+LAPACK without the lock. Matrices are C-ordered: LAPACK, in Fortran's order, sees an upper half.
 """
 
 from __future__ import annotations
@@ -38,10 +37,7 @@ def add_lower(matrix: Array, scale: float, out: Array) -> None:
 
 
 def cholesky(matrix: Array) -> bool:
-    """Let the factor of a matrix take its place; return whether there is one.
-
-    That is, where the matrix is positive definite. Its upper half is left as it is.
-    """
+    """Overwrite a matrix's lower half with its factor; return whether it is positive definite."""
     assert matrix.dtype == np.float64
     assert matrix.flags.c_contiguous
     n, info = ctypes.c_int(len(matrix)), ctypes.c_int()
@@ -52,8 +48,8 @@ def cholesky(matrix: Array) -> bool:
 def regular_cholesky(matrix: Array, ridge: float | Array = 1.0, scale: float = 1.0) -> Array | None:
     """Return the factor of ``scale * matrix + ridge`` in an array of its own, or None.
 
-    The ridge is a number or one for each entry of the diagonal. Where it drowns in the rounding of
-    the matrix, as much is added as is needed.
+    `ridge` is added to the diagonal. Where it drowns in the rounding of the matrix, as much is
+    added as is needed.
     """
     diagonal = scale * matrix.diagonal()
     for more in (0.0, 1e-14, 1e-11, 1e-8):
@@ -66,7 +62,7 @@ def regular_cholesky(matrix: Array, ridge: float | Array = 1.0, scale: float = 1
 
 
 def cholesky_solve(factor: Array, right: Array) -> Array:
-    """Return the solution x of ``matrix x = right``, from the factor of the matrix."""
+    """Return x with ``matrix x = right``, from the factor of the matrix."""
     solution = np.array(right, np.float64)
     n, one, info = ctypes.c_int(len(factor)), ctypes.c_int(1), ctypes.c_int()
     _dpotrs(b"U", n, one, factor.ctypes.data, n, solution.ctypes.data, n, info)

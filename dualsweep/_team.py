@@ -1,10 +1,10 @@
-"""Threads that stay inside a kernel while phases of work come and go.
+"""Threads that stay inside a kernel from phase to phase.
 
-To hand a pass over to sixteen threads takes Python one to two milliseconds, as long as the pass.
-Threads of a team are handed over once. Inside the kernel they take the parts of a phase from a
-shared counter, and wait for the next phase with a short spin; a leader in Python opens phases and
-decides what comes next. Parts are fixed, and their sums are added up in a fixed order, so the
-result does not depend on who does them.
+Python takes one to two milliseconds to hand a pass to sixteen threads, as long as the pass itself.
+The threads of a team are called once. Inside the kernel they take the parts of a phase from a
+shared counter, and poll for the next phase for a moment. The leader, in Python, opens a phase, does
+parts like the others, waits until all are done, and decides what comes next. Parts are fixed, and
+callers add up their sums in a fixed order: who does which part changes nothing.
 """
 
 from __future__ import annotations
@@ -27,43 +27,31 @@ INT64 = types.int64
 
 DISMISSED, NO_PART = -1, -2  # instead of a phase
 
-# Places of a team's numbers: each has a cache line. The first is three numbers in one, which are
-# read at once: the phase, how many parts it has, and in the lowest bits how many were begun.
+# Places of a team's numbers, each in a cache line of its own. BEGUN packs three numbers, so that
+# they are read at once: the phase, its number of parts, and in the lowest bits how many were begun.
 BEGUN, DONE, LEFT = 0, 8, 16
 PART_BITS, PHASE_BITS = 20, 40
 ENDED = -(1 << 62)
 
-# Polls for a part before a thread leaves, about a millisecond, and seconds between two looks of the
-# leader at whether the others are done.
+# Polls for a part before a thread leaves, about a millisecond. PAUSE: seconds between two looks of
+# the leader at whether all parts are done.
 PATIENCE, PAUSE = 20_000, 1e-4
 
 
 class Team:
     """Threads that do the parts of a kernel's phases as a leader opens them.
 
-    Parameters
-    ----------
-    workers : Workers
-        The threads.
-    kernel : callable
-        Takes the team's numbers and a number of polls. Does parts that `next_part` hands out until
-        that returns a negative phase, which it returns.
-    patience : int
-        Polls for a part before a thread leaves.
+    The kernel takes the team's numbers and how often to poll for a part. It does the parts that
+    `next_part` hands out until there is none, and returns the negative phase it got instead.
     """
 
-    def __init__(
-        self,
-        workers: Workers,
-        kernel: Callable[[Array, int], int],
-        patience: int = PATIENCE,
-    ) -> None:
-        self.workers, self.kernel, self.patience = workers, kernel, patience
+    def __init__(self, workers: Workers, kernel: Callable[[Array, int], int]) -> None:
+        self.workers, self.kernel, self.patience = workers, kernel, PATIENCE
         self.numbers = np.zeros(24, np.int64)
-        self.called = 0
+        self.called = 0  # how often a thread has entered the kernel, or is about to
 
     def do(self, phase: int, count: int) -> None:
-        """Do a phase of `count` parts with whoever has time."""
+        """Do a phase of `count` parts, together with the threads that have time."""
         open_phase(self.numbers, phase, count)
         if count > 1 and self.workers.n_threads > 1:
             self._call(min(count, self.workers.n_threads, count_cores()) - 1)
@@ -77,11 +65,11 @@ class Team:
         end_phases(self.numbers)
 
     def _call(self, wanted: int) -> None:
-        """Call threads until this many are inside the kernel, or on their way."""
+        """Call threads until this many are inside the kernel or about to enter it."""
         missing = wanted - self.called + int(self.numbers[LEFT])
         if missing <= 0:
             return
-        # Places in the queue that nobody has time for must not keep the kernel's arrays alive.
+        # A place in the queue that no thread has time for must not keep the kernel's arrays alive.
         reference = weakref.ref(self)
 
         def come() -> None:
@@ -123,7 +111,7 @@ def finish_part(team: Array) -> None:
 
 @jit
 def are_done(team: Array, count: int) -> bool:
-    """Wait for a moment until so many parts are done; return whether they are."""
+    """Wait for a moment for so many parts to be done; return whether they are."""
     for _ in range(PATIENCE):
         if _load(team, DONE) == count:
             return True
@@ -146,14 +134,14 @@ def end_phases(team: Array) -> None:
 
 @intrinsic(lambda array, index: array[index], INT64, None, INT64)
 def _load(call: Call) -> ir.Value:
-    """Return ``array[index]`` as it is now, and let nothing be read before it."""
+    """Return ``array[index]`` as it is now; nothing after this is read before it."""
     place = call.array(0).pointer(call.args[1])
     return call.builder.load_atomic(place, ordering="acquire", align=8, typ=INT)
 
 
 @intrinsic(lambda array, index, value: array.put(index, value), types.void, None, INT64, INT64)
 def _store(call: Call) -> None:
-    """Let ``array[index]`` be a value when all that was written before it is there."""
+    """Set ``array[index]``; others see all that was written before once they see it."""
     place = call.array(0).pointer(call.args[1])
     call.builder.store_atomic(call.args[2], place, ordering="release", align=8)
 
@@ -165,13 +153,13 @@ def _increase(array: Array, index: int) -> int:
 
 @intrinsic(_increase, INT64, None, INT64)
 def _add_one(call: Call) -> ir.Value:
-    """Add 1 to ``array[index]`` at once; return what it was."""
+    """Add 1 to ``array[index]`` atomically; return what it was."""
     place = call.array(0).pointer(call.args[1])
     return call.builder.atomic_rmw("add", place, ir.Constant(INT, 1), ordering="acq_rel")
 
 
 @intrinsic(lambda: None, types.void)
 def _pause(call: Call) -> None:
-    """Let the other thread of a core have it for a moment, where there is a word for that."""
+    """Leave the core to its other thread for a moment, where there is an instruction for that."""
     if platform.machine() in ("x86_64", "AMD64"):
         call.instruct("llvm.x86.sse2.pause")

@@ -1,22 +1,21 @@
 """How work is cut up, and when a method takes over: the constants that tests set.
 
-Code reads them where it needs them, as ``_tuning.NAME``, so that the fixture `tuned` of the tests
-can set any of them, and is the only way to. They hold for this process. Kernels get them as
-arguments: a constant is compiled into what reads it.
+Code reads them where it needs them, as ``_tuning.NAME``. Tests set them by the fixture `tuned`
+only. Kernels get them as arguments: a constant is compiled into what reads it.
 """
 
 from __future__ import annotations
 
-# Rows that a part of a pass has at least, for handing a part to a thread takes time: a row of a
-# Gram matrix takes longer, a number per row less.
+# Rows in a part of a pass, at least: to hand a part to a thread takes time. A row of a Gram matrix
+# takes longer, a number per row less.
 PART_ROWS, GRAM_ROWS, LIGHT_ROWS = 10_000, 1024, 30_000
 
 # Rows in a part of the Gram matrix of dense rows, at least and at most. A row takes the same time
 # in parts of 512 rows and of 2048. Each thread has a copy of its part.
 LEAST_GRAM_ROWS, MOST_GRAM_ROWS = 512, 2048
 
-# Each part of a weighted sum adds to weights of its own, which have to be zeroed and summed up. So
-# each part has at least this many entries per weight.
+# Entries per weight in a part of a weighted sum, at least: each part has weights of its own, which
+# are zeroed and summed up.
 ENTRIES_PER_WEIGHT = 4
 
 # Numbers in a chunk, at most: responses, or factors of a Gram matrix of many classes.
@@ -32,29 +31,28 @@ PAIRS_PER_CALL = 100_000_000
 # conjugate gradients.
 DIRECT_WEIGHTS = 2000
 
-# Parts of a Gram matrix that threads add up inside the kernel, and rows that each has at least.
-# Where these parts would take too much memory, Gram matrices are added up by passes.
+# Parts of a Gram matrix that threads add up inside the kernel, where memory allows, and rows that
+# each has at least.
 GRAM_PARTS, PICKED_ROWS = 32, 256
 
-# Many classes: rows that a part of a Hessian product has at least; rows per weight, about, that are
-# enough to precondition with; numbers that tables may have whatever the size of X, 128 MB.
+# Many classes: rows in a part of a Hessian product, at least; rows per weight that suffice to
+# precondition with; numbers that tables may have whatever the size of X, 128 MB.
 CURVED_ROWS, SAMPLE, SMALL_TABLES = 125, 3, 1 << 24
 
 # Entries visited in a sweep between two looks at the clock and the stop flag: some 0.1 s at most.
 ENTRIES_PER_CALL = 20_000_000
 
-# Momentum is taken up after FIRST_MOMENTUM sweeps if more than WORTH_MOMENTUM are left. Sweeps to a
-# gap of 1e-3 on blogs: 395 become 211 at C = 100 (hinge), 208 become 118 (squared hinge), at C =
-# 1000 more than 1,900 become 577. Where the guess is wrong it costs: 99 instead of 87 on separable
-# rows; and with FIRST_MOMENTUM = 24, to a gap of 1e-6, 254 instead of 151.
+# Momentum begins after FIRST_MOMENTUM sweeps if more than WORTH_MOMENTUM are left. Sweeps to a gap
+# of 1e-3 on blogs: 395 become 211 at C = 100 (hinge), 208 become 118 (squared hinge), at C = 1000
+# more than 1,900 become 577. A wrong guess costs: 99 instead of 87 on separable rows; and with
+# FIRST_MOMENTUM = 24, to a gap of 1e-6, 254 instead of 151.
 FIRST_MOMENTUM, WORTH_MOMENTUM = 32, 40.0
 
 # Problems that wait for others to take Newton steps with, at most: each has some numbers per row.
 MOST_WAITING = 64
 
-# Numbers that an array made of a slice of the rows has at most, in host memory where it should stay
-# in the cache; and bytes that there have to be, on a device, for each of its numbers: there are
-# several such arrays at a time.
+# Numbers in an array made of a slice of the rows, at most, in host memory, where it should stay in
+# the cache; free bytes on a device for each of them, since there are several such arrays at a time.
 HOST_SLICE, SLICE_BYTES = 1 << 20, 256
 
 # Seconds that the data of a cluster may be lost before it counts as lost for good.

@@ -92,7 +92,8 @@ def test_who_was_called_stays_for_the_next_phase_unless_dismissed(monkeypatch):
     monkeypatch.setattr(_team, "count_cores", lambda: 3)
     done = np.zeros((1, 6), int)
     with Workers(3) as workers:
-        team = _team.Team(workers, partial(count_parts, done), patience=1 << 60)
+        team = _team.Team(workers, partial(count_parts, done))
+        team.patience = 1 << 60
         for phases in range(1, 5):
             team.do(0, 6)
             assert team.called == phases + 2  # the leader each time, and two others

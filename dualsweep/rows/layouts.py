@@ -7,7 +7,6 @@ of value ``rows.bias`` that X does not store.
 from __future__ import annotations
 
 from copy import copy
-from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -54,44 +53,31 @@ AnyRows: TypeAlias = Rows | CompensatedRows
 
 
 def as_rows(X: Any, bias: float, workers: Workers | None = None) -> Rows:
-    """View a validated X as rows: float32 or float64, CSR or C-ordered dense, never copied.
+    """View a validated X as rows: float32 or float64, CSR or C-ordered dense.
 
-    The one exception is a CSR matrix that stores an entry twice: it is copied and summed, since
-    the squared norm of a row needs each entry once. `workers` share a look at all indices.
-
-    Raises
-    ------
-    ValueError
-        If pointers or column indices are not those of such a matrix; see `check_sparse`.
+    Nothing is copied but a CSR matrix that stores an entry twice, since the squared norm of a row
+    needs each entry once. `workers` share a look at all indices. Raises ValueError where pointers
+    or indices are wrong, as `check_sparse` does.
     """
     if not sp.issparse(X):
         return DenseRows(_read_only(X), X.shape[1], float(bias))
-    X = _native(X)
-    indices, indptr = _unsigned(X.indices, "indices"), _integers(X.indptr, "indptr")
-    indptr = indptr.astype(np.int64, copy=False)
-    _check_pointers(indptr, X.shape[0], min(len(indices), len(X.data)))
-    largest, increasing = _inspected(_read_only(indices), _read_only(indptr), workers or Workers())
-    _check_largest(largest, X.shape[1])
-    if not increasing and _has_duplicates(
-        _read_only(indices), _read_only(indptr), np.full(X.shape[1], -1)
-    ):
+    X, d = _native(X), X.shape[1]
+    indices, indptr = _compressed(X, X.shape[0])
+    indices, indptr = _read_only(indices), _read_only(indptr.astype(np.int64, copy=False))
+    inside, increasing = _inspected(indices, indptr, d, workers or Workers())
+    _check_inside(inside, d)
+    if not increasing and _has_duplicates(indices, indptr, np.full(d, -1)):
         X = X.copy()
         X.sum_duplicates()
         return as_rows(X, bias, workers)
-    arrays = (_read_only(X.data), _read_only(indices), _read_only(indptr))
-    return CSRRows(*arrays, X.shape[1], float(bias))
+    return CSRRows(_read_only(X.data), indices, indptr, d, float(bias))
 
 
 def check_sparse(X: Any) -> Any:
-    """Return X if no product with it reads outside its arrays; anything but sparse as it is.
+    """Return X; raise ValueError if it is CSR, CSC, BSR or COO with wrong pointers or indices.
 
     SciPy trusts the indices it is given: products and conversions with wrong ones crash, or answer
     with what they find elsewhere in memory. Indices in another byte order are converted.
-
-    Raises
-    ------
-    ValueError
-        If X is CSR, CSC, BSR or COO, and its arrays are not such a matrix.
     """
     if not sp.issparse(X) or X.ndim != 2:
         return X
@@ -104,28 +90,22 @@ def check_sparse(X: Any) -> Any:
                     f"X.{name} has {len(places)} entries, but X.data {len(X.data)}: "
                     f"{REBUILD.format(format=layout)}"
                 )
-            _check_largest(_largest(places), size, layout, what)
+            _check_inside(_largest(places) < size, size, layout, what)
         return X  # conversions make their indices native themselves
     if layout not in ("CSR", "CSC", "BSR"):
         return X
     shape = X.shape[::-1] if layout == "CSC" else X.shape
     blocks = X.blocksize if layout == "BSR" else (1, 1)
     n, d = (size // step for size, step in zip(shape, blocks, strict=True))
-    indices, indptr = _unsigned(X.indices, "indices"), _integers(X.indptr, "indptr")
-    _check_pointers(indptr, n, min(len(indices), len(X.data)), layout)
+    indices, indptr = _compressed(X, n, layout)
     what = "row" if layout == "CSC" else "column"
-    _check_largest(_largest(indices[: int(indptr[-1])]), d, layout, what)
+    _check_inside(_largest(indices[: int(indptr[-1])]) < d, d, layout, what)
     return _native(X)
 
 
 def n_rows(rows: Rows) -> int:
     """Count the rows."""
     return len(rows.indptr) - 1 if isinstance(rows, CSRRows) else len(rows.data)
-
-
-def n_stored(rows: Rows) -> int:
-    """Count the stored entries: what one pass over the rows reads."""
-    return int(rows.data.size)
 
 
 def _read_only(array: Any) -> Any:
@@ -135,7 +115,7 @@ def _read_only(array: Any) -> Any:
 
 
 def _integers(array: Any, name: str) -> Any:
-    """Return a list of integers in the byte order of this machine; ValueError if it is none."""
+    """Return integers in the byte order of this machine; raise ValueError if there are others."""
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise ValueError(
             f"X.{name} is {array.dtype} {array.shape}, but must be a list of integers: "
@@ -162,8 +142,10 @@ def _native(X: Any) -> Any:
     return twin
 
 
-def _check_pointers(indptr: Any, n: int, n_entries: int, layout: str = "CSR") -> None:
-    """Raise ValueError unless these are where n rows of so many entries start."""
+def _compressed(X: Any, n: int, layout: str = "CSR") -> tuple[Any, Any]:
+    """Return indices and pointers; raise ValueError unless n rows start at the pointers."""
+    indices, indptr = _unsigned(X.indices, "indices"), _integers(X.indptr, "indptr")
+    n_entries = min(len(indices), len(X.data))
     what = "columns" if layout == "CSC" else "rows"
     if len(indptr) != n + 1:
         raise ValueError(
@@ -175,42 +157,45 @@ def _check_pointers(indptr: Any, n: int, n_entries: int, layout: str = "CSR") ->
             "X.indptr does not ascend from 0 to at most the number of stored entries: "
             f"{REBUILD.format(format=layout)}"
         )
+    return indices, indptr
 
 
-def _check_largest(largest: int, size: int, layout: str = "CSR", what: str = "column") -> None:
-    """Raise ValueError if an index is not below `size`; of no entries the largest is -1."""
-    if largest >= size:
+def _check_inside(inside: bool, size: int, layout: str = "CSR", what: str = "column") -> None:
+    """Raise ValueError unless all indices are inside."""
+    if not inside:
         raise ValueError(
             f"X has a {what} index outside 0..{size - 1}: {REBUILD.format(format=layout)}"
         )
 
 
-def _inspected(indices: Any, indptr: Any, workers: Workers) -> tuple[int, bool]:
-    """Return the largest column index, and whether the indices of every row increase."""
-    n = len(indptr) - 1
-    count = max(min(PARTS, len(indices) // PART_ENTRIES), 1)
-    bounds = [n * part // count for part in range(count + 1)]
+def cut(n: int, count: int) -> list[slice]:
+    """Cut n members into parts of about the same length."""
+    return [slice(n * p // count, n * (p + 1) // count) for p in range(count)]
+
+
+def _inspected(indices: Any, indptr: Any, d: int, workers: Workers) -> tuple[bool, bool]:
+    """Do `_inspect_indices` in parts that threads share."""
+    parts = cut(len(indptr) - 1, max(min(PARTS, len(indices) // PART_ENTRIES), 1))
     found = workers.map(
-        lambda part: _inspect_indices(indices, indptr[part[0] : part[1] + 1]), pairwise(bounds)
+        lambda part: _inspect_indices(indices, indptr[part.start : part.stop + 1], d), parts
     )
-    return max(largest for largest, _ in found), all(increasing for _, increasing in found)
+    return all(inside for inside, _ in found), all(increasing for _, increasing in found)
 
 
 @jit
-def _inspect_indices(indices: Any, indptr: Any) -> tuple[int, bool]:
-    """Return the largest column index, and whether the indices of every row increase."""
-    largest: Any = -1
-    increasing = True
+def _inspect_indices(indices: Any, indptr: Any, d: int) -> tuple[bool, bool]:
+    """Tell whether all column indices are below d, and whether those of every row increase."""
+    inside, increasing = True, True
     for i in range(indptr.shape[0] - 1):
         previous: Any = -1
         for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-            index = np.int64(indices[j])
+            index = np.int64(indices[j])  # below 0 if it is 2**63 or more
             if index <= previous:
                 increasing = False
-            if index < 0 or index > largest:  # an index of 2**63 or more reads as negative
-                largest = index if index >= 0 else np.int64(2**62)
+            if index < 0 or index >= d:
+                inside = False
             previous = index
-    return largest, increasing
+    return inside, increasing
 
 
 @jit
