@@ -42,14 +42,16 @@ def jit(function: Callable[P, R], **options: object) -> Callable[P, R]:
     if COMPILER_OFF:
         return np.errstate(all="ignore")(function)  # numbers overflow in silence, as compiled
 
-    def stamp(options: dict[str, object]) -> tuple[str, bytes]:
+    options = {**_OPTIONS, **options}
+
+    def stamp() -> tuple[str, bytes]:
         return llvmlite.__version__, _content.digest(function, options)
 
     def tell() -> None:
         for listener in list(on_compilation):
             listener()
 
-    kernel = _numba.cached(function, {**_OPTIONS, **options}, stamp, tell)
+    kernel = _numba.cached(function, options, stamp, tell)
     return _numba.around_compiling(kernel, compiling())  # the clock of trainings stands still
 
 

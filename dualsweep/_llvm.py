@@ -42,7 +42,7 @@ class Call(NamedTuple):
 
     def array(self, place: int) -> Array:
         """Return an argument that is an array."""
-        return Array(self.context, self.builder, self.kinds[place], self.args[place])
+        return Array(self, place)
 
     def instruct(self, name: str, *args: ir.Value) -> None:
         """Call a function of LLVM that returns nothing."""
@@ -84,13 +84,13 @@ def intrinsic(
 class Array:
     """An argument that is an array."""
 
-    def __init__(
-        self, context: Context, builder: ir.IRBuilder, kind: NumbaType, value: ir.Value
-    ) -> None:
-        self.builder, self.layout, bits = builder, kind.layout, kind.dtype.bitwidth
+    def __init__(self, call: Call, place: int) -> None:
+        kind, self.builder = call.kinds[place], call.builder
+        self.layout, bits = kind.layout, kind.dtype.bitwidth
         # What its numbers are in memory.
         self.number = FLOATS[bits] if isinstance(kind.dtype, types.Float) else ir.IntType(bits)
-        self.fields = cgutils.create_struct_proxy(kind)(context, builder, value)
+        proxy = cgutils.create_struct_proxy(kind)
+        self.fields = proxy(call.context, self.builder, call.args[place])
 
     def size(self, axis: int) -> ir.Value:
         """Return the length of an axis."""

@@ -41,18 +41,18 @@ NO_RUN_TIME = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
 def cached(
     function: Callable[P, R],
     options: dict[str, object],
-    stamp: Callable[[dict[str, object]], object],
+    stamp: Callable[[], object],
     tell: Callable[[], None],
 ) -> Callable[P, R]:
     """Compile `function`, and cache on disk where some cache directory is writable.
 
-    A kernel on disk is used if it has the stamp that `stamp` makes of the options. `tell` is called
-    when there is none, so that it has to be compiled.
+    A kernel on disk is used if it has the stamp that `stamp` returns. `tell` is called when there
+    is none, so that it has to be compiled.
     """
     try:
         kernel = numba.njit(function, cache=True, **options)
         cache = kernel._cache
-        cache._cache_file = _KernelFile(kernel, functools.partial(stamp, options))
+        cache._cache_file = _KernelFile(kernel, stamp)
         cache._index_key = _with_fields(cache._index_key)
         load, save = cache.load_overload, cache.save_overload
     # No directory can be written to, or this numba has another cache. Its own does not see that a

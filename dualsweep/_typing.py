@@ -14,28 +14,20 @@ Array: TypeAlias = npt.NDArray[Any]
 # An integer in a kernel, where its size matters to numba.
 Int: TypeAlias = int | np.integer[Any]
 
-# An array of whatever library X is of: CuPy, torch, ... The array API standard has no static type.
-DeviceArray: TypeAlias = Any
-
-# The namespace of such a library, one of its devices, and a dtype of it.
-Namespace: TypeAlias = Any
-Device: TypeAlias = Any
-DeviceDType: TypeAlias = Any
-
-# A sparse matrix or array of SciPy, which has no static types.
-Sparse: TypeAlias = Any
-
-# A matrix in host memory, of NumPy or SciPy.
-Matrix: TypeAlias = Any
+# Other libraries have no static types for what they make.
+DeviceArray: TypeAlias = Any  # an array of whatever library X is of: CuPy, torch, ...
+Namespace: TypeAlias = Any  # such a library's, by the array API standard
+Device: TypeAlias = Any  # one of its devices
+DeviceDType: TypeAlias = Any  # one of its dtypes
+Sparse: TypeAlias = Any  # a matrix or array of SciPy
+Matrix: TypeAlias = Any  # a matrix in host memory, of NumPy or SciPy
+NumbaType: TypeAlias = Any  # the type of an argument, while a kernel is compiled
 
 # Dual variables as a problem keeps them: an array, slots, blocks on disk, or what is on workers.
 DualPoint: TypeAlias = Any
 
 # Numbers of rows: an array, or the range of all.
 Members: TypeAlias = Any
-
-# The type of an argument as numba sees it, while a kernel is compiled.
-NumbaType: TypeAlias = Any
 
 # What C is multiplied by, per class: a number for each label, or "balanced".
 ClassWeight: TypeAlias = Mapping[Any, float] | str | None

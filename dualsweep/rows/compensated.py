@@ -1,8 +1,8 @@
 """Responses and weighted sums of rows in compensated arithmetic.
 
-Each product is split into what float64 keeps and what it rounds off, and so is each sum (Ogita,
-Rump and Oishi 2005, Dot2): n products add up as if in twice the precision. A pass takes two to
-four times as long. It is for certificates that plain sums are too rough for.
+The rounding errors of products and sums are added up too (Ogita, Rump and Oishi 2005, Dot2), as if
+in twice the precision. A pass takes two to four times as long. It is for certificates that plain
+sums are too rough for.
 """
 
 from __future__ import annotations

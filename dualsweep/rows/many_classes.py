@@ -15,9 +15,8 @@ from .layouts import AnyRows, CSRRows, DenseRows, Rows
 def row_scores(rows: AnyRows, i: int, W: Array, out: Array) -> None:
     """Fill `out` with ``X[i] @ W[:-1] + bias * W[-1]``, one number per class.
 
-    Accumulated in float64, or in float32 where X and W both are. The loop over classes is the inner
-    one for sparse rows, whose W is C-ordered, the loop over features for dense ones: there W is
-    fastest in Fortran's order, which has the weights of a class side by side.
+    Accumulated in float64, or in float32 where X and W both are. W is C-ordered for sparse rows,
+    and for dense ones fastest in Fortran's order, where the weights of a class are side by side.
     """
 
 
@@ -32,13 +31,12 @@ def row_add_few(
 ) -> None:
     """Add ``step[c] * X[i]`` to the weights of class ``classes[c]``, bias included, in place.
 
-    For the first n of `classes`, each of which is there once. `scratch` holds as many numbers as
-    there are classes in all.
+    The first n of `classes` are distinct. `scratch` holds a number for each class there is.
     """
 
 
-# Up to so many classes they are taken some at a time, all features for each; with more of them, all
-# classes for four features at a time are faster, since memory is read in sequence.
+# Up to so many classes, some are taken at a time, for all features. With more, all classes for four
+# features at a time are faster, since memory is read in sequence.
 LANES_CLASSES = 64
 
 
@@ -119,8 +117,8 @@ def _scores_few_dense(
         out[c] = total + rows.bias * np.float64(weights[d])
 
 
-# Where no more than this part of the classes change, only those are written; where more do, it is
-# faster to write whole rows of W, which is vectorised.
+# If no more than this part of the classes change, only those are written; else it is faster to
+# write whole rows of W, which is vectorised.
 FEW_CLASSES = 0.25
 
 
@@ -180,8 +178,8 @@ def add_outer_many(
 ) -> None:
     """Add to `out` the blocks of ``sum_i (x_i x_i') (x) M_i``, as far as they differ.
 
-    ``out[a, c]`` is the block of the classes a >= c, a matrix over features of which the lower half
-    is filled in, the order of features being that of the rows' entries; see `whole_gram`.
+    ``out[a, c]`` is the block of the classes a >= c. Half of this matrix over features is filled
+    in: entry (j, l) if j does not come before l in the row; see `whole_gram`.
     """
     for t in range(members.shape[0]):
         if counts[t] == 0:
@@ -202,8 +200,8 @@ def add_outer_many(
 def whole_gram(blocks: Array) -> Array:
     """Return the matrix over all weights, in the order of W, from what `add_outer_many` filled.
 
-    An entry of a block is in one of its two places, which one depending on the order of a row's
-    entries; blocks are symmetric, and those of (a, c) and (c, a) the same.
+    Blocks are symmetric, and those of (a, c) and (c, a) the same. An entry was added in one of its
+    two places.
     """
     k, _, d, _ = blocks.shape
     diagonal = blocks.diagonal(axis1=2, axis2=3).copy()
