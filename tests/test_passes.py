@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from dualsweep._threads import Workers
 from dualsweep.rows.layouts import as_rows
-from dualsweep.rows.passes import PARTS, Passes, passes_over
+from dualsweep.rows.passes import PARTS, SMALL_SUMS, Passes, passes_over
 
 N_ROWS, N_FEATURES, BIAS = 61, 6, 1.5
 MEMBERS = np.random.default_rng(1).permutation(N_ROWS)[:47]
@@ -232,15 +232,15 @@ def test_parts_are_of_enough_rows_or_entries(n_rows, n_features, expected):
 def test_a_sum_adds_in_order_and_keeps_no_more_than_it_must():
     """Parts that are done early wait for those before them; nobody waits for those after."""
     passes = naive.passes_of(np.zeros((16, 1)))
-    alive = []
+    alive, out = [], np.zeros((2, SMALL_SUMS // 16))
 
-    def make(part):
-        made = np.array([part.start, 1.0])
-        alive.append(weakref.ref(made))
+    def add(part, own):
+        own[0], own[1] = part.start, 1.0
+        alive.append(weakref.ref(own))
         assert sum(ref() is not None for ref in alive) <= 2  # the sum, and this one
-        return made
 
-    np.testing.assert_array_equal(passes.sum(make, 16, part_rows=1), [sum(range(16)), 16.0])
+    passes.add_parts(add, passes.parts(16, 1), out)
+    np.testing.assert_array_equal(out.T, [[sum(range(16)), 16.0]] * (SMALL_SUMS // 16))
     assert len(alive) == 16
 
 

@@ -122,8 +122,8 @@ class MulticlassSlacks(MemorySlacks):
         return self.passes.scan(self.members, p, look, 2)
 
     def slope(self, rho: float, t: float) -> Array:
-        def slope_of(part: slice) -> Array:
-            sums = slope_multiclass(
+        def slope_of(part: slice, sums: Array) -> None:
+            sums[:] = slope_multiclass(
                 u=self.u[part],
                 q=self.along[part],
                 y=self.y[part],
@@ -133,9 +133,10 @@ class MulticlassSlacks(MemorySlacks):
                 t=t,
                 v=np.empty(self.n_classes),
             )
-            return np.array(sums)
 
-        return self.passes.sum(slope_of, len(self.members), part_rows=self.light)
+        sums = np.zeros(2)
+        self.passes.add_parts(slope_of, self.passes.parts(len(self.members), self.light), sums)
+        return sums
 
     def curved_rows(self) -> tuple[Array, Array, Array, Array]:
         """Return the rows with free dual variables, their classes, and their `free` and `bound`.

@@ -141,8 +141,7 @@ class BinaryProblem(MemoryProblem):
         level = 0.0 if exact else intercept_size(rows, w)
         data = self.data._replace(rows=compensated_rows(rows, w)) if compensated else self.data
 
-        def certify(part: slice) -> Array:
-            totals = np.zeros(N_TOTALS)
+        def certify(part: slice, totals: Array) -> None:
             certify_rows(
                 data=data,
                 members=members[part],
@@ -153,9 +152,10 @@ class BinaryProblem(MemoryProblem):
                 slack=slack[part],
                 totals=totals,
             )
-            return totals
 
-        return passes.sum(certify, len(members))
+        totals = np.zeros(N_TOTALS)
+        passes.add_parts(certify, passes.parts(len(members)), totals)
+        return totals
 
     def settled(self, members: Array, alpha: DualPoint, slack: Array, radius: float) -> Array:
         """Tell which of `members` are at a bound, or at the kink, where the optimum has them.

@@ -79,24 +79,7 @@ class Passes:
         self, function: Callable[[slice], Made], n: int, part_rows: int | None = None
     ) -> list[Made]:
         """Return what `function` returns for each part of n members."""
-        return self.workers.map(function, self._parts(n, part_rows))
-
-    def sum(self, function: Numbers, n: int, part_rows: int | None = None) -> Array:
-        """Return the sum of the arrays that `function` returns for each part of n members."""
-        return self._sum_of(function, self._parts(n, part_rows))
-
-    def _sum_of(self, function: Numbers, parts: list[slice]) -> Array:
-        """Add each array as soon as those before it are: memory never holds all of them."""
-        total: list[Array] = []  # or none yet
-
-        def add(made: Array) -> None:
-            if total:
-                total[0] += made
-            else:
-                total.append(made)
-
-        self._in_order(function, parts, add)
-        return total[0]
+        return self.workers.map(function, self.parts(n, part_rows))
 
     def _in_order(
         self, function: Callable[[Part], Made], parts: list[Part], add: Callable[[Made], None]
@@ -158,7 +141,7 @@ class Passes:
         def add(chunk: slice, out: Array) -> None:
             look(chunk, _responses(from_rows, members[chunk], W), out)
 
-        self.add_parts(add, self._parts(len(members)), totals)
+        self.add_parts(add, self.parts(len(members)), totals)
         return totals
 
     def add_weighted(
@@ -197,13 +180,17 @@ class Passes:
     def add_parts(self, add: Add, parts: list[slice], out: Array) -> None:
         """Let each part add to an array of its own, the first to `out`, and sum these up."""
 
-        def part(part: slice) -> Array:
+        def make(part: slice) -> Array:
             own = np.zeros_like(out) if part.start else out
             add(part, own)
             return own
 
-        if (len(parts) - 1) * out.size > SMALL_SUMS:
-            self._sum_of(part, parts)
+        def add_own(own: Array) -> None:
+            if own is not out:
+                np.add(out, own, out)
+
+        if (len(parts) - 1) * out.size > SMALL_SUMS:  # too many to keep until the end
+            self._in_order(make, parts, add_own)
             return
         # One array for all parts: allocating and adding one at a time takes Python longer.
         order: Literal["C", "F"] = "C" if out.flags.c_contiguous else "F"
@@ -216,7 +203,7 @@ class Passes:
     def parts_to_add(self, n: int, n_weights: int, part_rows: int | None = None) -> list[slice]:
         """Cut n members into parts that add to weights of their own."""
         most = self._most_sums(n_weights * _tuning.ENTRIES_PER_WEIGHT)
-        return self._parts(n, part_rows, most)
+        return self.parts(n, part_rows, most)
 
     def count_fine_parts(self, n: int) -> tuple[int, int]:
         """Return the number of parts of n members for threads inside a kernel.
@@ -241,7 +228,7 @@ class Passes:
             _add_outer(self.rows, members[chunk], scale[chunk], half)
 
         half = np.zeros((self.n_weights, self.n_weights))
-        parts = self._parts(len(members), _tuning.GRAM_ROWS, self._most_sums(half.size))
+        parts = self.parts(len(members), _tuning.GRAM_ROWS, self._most_sums(half.size))
         self.add_parts(add, parts, half)
         add_lower(half + half.T, 1.0, out)
         return not stop()
@@ -267,7 +254,7 @@ class Passes:
             add_outer_many(self.rows, members[chunk], *factors(chunk), blocks, *scratch)
 
         blocks = np.zeros((k, k, d, d))
-        parts = self._parts(len(members), _tuning.GRAM_ROWS, self._most_sums(blocks.size))
+        parts = self.parts(len(members), _tuning.GRAM_ROWS, self._most_sums(blocks.size))
         self.add_parts(add, parts, blocks)
         return None if stop() else whole_gram(blocks)
 
@@ -275,7 +262,7 @@ class Passes:
         """Return how many sums of this size take no more memory than X, but at least one."""
         return max(min(PARTS, int(self.n_stored / size)), 1)
 
-    def _parts(self, n: int, part_rows: int | None = None, most: int = PARTS) -> list[slice]:
+    def parts(self, n: int, part_rows: int | None = None, most: int = PARTS) -> list[slice]:
         """Cut n members into parts, whatever the number of threads."""
         least = part_rows or min(_tuning.PART_ROWS, PART_ENTRIES / self.per_row)
         return cut(n, max(min(most, int(n / least)), 1))
@@ -309,7 +296,7 @@ class DensePasses(Passes):
             some = np.flatnonzero(sign * scale > 0.0)
             most = max(self._most_sums(out.size), -(-len(some) // _tuning.MOST_GRAM_ROWS))
             if len(some):
-                own = self._parts(len(some), _tuning.LEAST_GRAM_ROWS, most)
+                own = self.parts(len(some), _tuning.LEAST_GRAM_ROWS, most)
                 parts.extend((sign, some[part]) for part in own)
 
         def multiply(part: tuple[float, Array]) -> tuple[float, Array] | None:
