@@ -369,11 +369,8 @@ def _responses(rows: AnyRows, members: Array, W: Array) -> Array:
 
 def _add(rows: Rows, members: Array, coef: Array, W: Array) -> None:
     """Add a chunk to weights."""
-    if W.ndim == 1:
-        _add_rows(rows, members, coef, W)
-    else:
-        k = W.shape[1]
-        _add_rows_many(rows, members, coef, W, np.empty(k, np.int64), np.empty(k), np.empty(k))
+    k = n_columns(W)
+    _add_rows(rows, members, coef, W, np.empty(k, np.int64), np.empty(k), np.empty(k))
 
 
 @jit
@@ -392,25 +389,22 @@ def _respond(rows: AnyRows, members: Array, W: Array, out: Array) -> None:
 
 
 @jit
-def _add_rows(rows: Rows, members: Array, coef: Array, w: Array) -> None:
-    for t in range(members.shape[0]):
-        if coef[t] != 0.0:
-            row_axpy(rows, members[t], coef[t], w)
-
-
-@jit
-def _add_rows_many(
+def _add_rows(
     rows: Rows, members: Array, coef: Array, W: Array, classes: Array, step: Array, scratch: Array
 ) -> None:
     for t in range(members.shape[0]):
-        n = 0
-        for m in range(coef.shape[1]):
-            if coef[t, m] != 0.0:
-                classes[n] = m
-                step[n] = coef[t, m]
-                n += 1
-        if n > 0:
-            row_add_few(rows, members[t], classes, step, n, W, scratch)
+        if W.ndim == 1:  # known when it is compiled
+            if coef[t] != 0.0:
+                row_axpy(rows, members[t], coef[t], W)
+        else:
+            n = 0
+            for m in range(coef.shape[1]):
+                if coef[t, m] != 0.0:
+                    classes[n] = m
+                    step[n] = coef[t, m]
+                    n += 1
+            if n > 0:
+                row_add_few(rows, members[t], classes, step, n, W, scratch)
 
 
 @jit
