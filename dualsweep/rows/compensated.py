@@ -38,8 +38,8 @@ def scales_exactly(factor: float) -> bool:
 def two_sum(a: float, b: float) -> tuple[float, float]:
     """Return ``a + b`` rounded, and what that rounded off."""
     total = a + b
-    of_b = total - a
-    return total, (a - (total - of_b)) + (b - of_b)
+    b_part = total - a
+    return total, (a - (total - b_part)) + (b - b_part)
 
 
 @jit_inline
@@ -70,7 +70,7 @@ def _rounding(rows: CompensatedRows, i: int, goal: float, reach: float) -> float
     if reach == 0.0:
         return 0.0
     n = row_count(rows.rows, i)
-    return (n * EPS) ** 2 * (reach + abs(goal)) + n * SMALLEST + rows.blur
+    return (n * EPS) ** 2 * (reach + abs(goal)) + n * SMALLEST + rows.intercept_error
 
 
 @implements(row_scores, CompensatedRows)

@@ -7,15 +7,14 @@ of value ``rows.bias`` that X does not store.
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
 from .._jit import jit
 from .._threads import Workers
-
-REBUILD = "the {format} structure is corrupt. Rebuild X, for instance from its COO triplets."
+from .._typing import Array, Given, Int, Matrix, Sparse
 
 # Indices are looked at in parts of at least so many entries, at most so many: see `Passes`.
 PARTS, PART_ENTRIES = 16, 200_000
@@ -24,9 +23,9 @@ PARTS, PART_ENTRIES = 16, 200_000
 class CSRRows(NamedTuple):
     """Compressed sparse rows; `indices` is unsigned, so that no access checks for its sign."""
 
-    data: Any
-    indices: Any
-    indptr: Any
+    data: Array
+    indices: Array
+    indptr: Array
     n_features: int
     bias: float
 
@@ -34,7 +33,7 @@ class CSRRows(NamedTuple):
 class DenseRows(NamedTuple):
     """A C-ordered matrix."""
 
-    data: Any
+    data: Array
     n_features: int
     bias: float
 
@@ -46,13 +45,14 @@ class CompensatedRows(NamedTuple):
     """Rows whose responses to some weights are summed in compensated arithmetic."""
 
     rows: Rows
-    blur: float  # error of the intercept: a model's is rounded, being the bias times its weight
+    # A bound on the error of the intercept: a model's is rounded, as the bias times its weight is.
+    intercept_error: float
 
 
 AnyRows: TypeAlias = Rows | CompensatedRows
 
 
-def as_rows(X: Any, bias: float, workers: Workers | None = None) -> Rows:
+def as_rows(X: Matrix, bias: float, workers: Workers | None = None) -> Rows:
     """View a validated X as rows: float32 or float64, CSR or C-ordered dense.
 
     Nothing is copied but a CSR matrix that stores an entry twice, since the squared norm of a row
@@ -62,10 +62,10 @@ def as_rows(X: Any, bias: float, workers: Workers | None = None) -> Rows:
     if not sp.issparse(X):
         return DenseRows(_read_only(X), X.shape[1], float(bias))
     X, d = _native(X), X.shape[1]
-    indices, indptr = _compressed(X, X.shape[0])
+    indices, indptr = _compressed(X, X.shape[0], "CSR")
     indices, indptr = _read_only(indices), _read_only(indptr.astype(np.int64, copy=False))
     inside, increasing = _inspected(indices, indptr, d, workers or Workers())
-    _check_inside(inside, d)
+    _check_inside(inside, d, "CSR", "column")
     if not increasing and _has_duplicates(indices, indptr, np.full(d, -1)):
         X = X.copy()
         X.sum_duplicates()
@@ -73,7 +73,7 @@ def as_rows(X: Any, bias: float, workers: Workers | None = None) -> Rows:
     return CSRRows(_read_only(X.data), indices, indptr, d, float(bias))
 
 
-def check_sparse(X: Any) -> Any:
+def check_sparse(X: Given) -> Given:
     """Return X; raise ValueError if it is CSR, CSC, BSR or COO with wrong pointers or indices.
 
     SciPy trusts the indices it is given: products and conversions with wrong ones crash, or answer
@@ -86,10 +86,8 @@ def check_sparse(X: Any) -> Any:
         for name, what, size in (("row", "row", X.shape[0]), ("col", "column", X.shape[1])):
             places = _unsigned(getattr(X, name), name)
             if len(places) != len(X.data):
-                raise ValueError(
-                    f"X.{name} has {len(places)} entries, but X.data {len(X.data)}: "
-                    f"{REBUILD.format(format=layout)}"
-                )
+                lengths = f"X.{name} has {len(places)} entries, but X.data {len(X.data)}"
+                raise _corrupt(lengths, layout)
             _check_inside(_largest(places) < size, size, layout, what)
         return X  # conversions make their indices native themselves
     if layout not in ("CSR", "CSC", "BSR"):
@@ -108,32 +106,30 @@ def n_rows(rows: Rows) -> int:
     return len(rows.indptr) - 1 if isinstance(rows, CSRRows) else len(rows.data)
 
 
-def _read_only(array: Any) -> Any:
+def _read_only(array: Array) -> Array:
     view = array.view(np.ndarray)
     view.flags.writeable = False
     return view
 
 
-def _integers(array: Any, name: str) -> Any:
+def _integers(array: Array, name: str) -> Array:
     """Return integers in the byte order of this machine; raise ValueError if there are others."""
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise ValueError(
-            f"X.{name} is {array.dtype} {array.shape}, but must be a list of integers: "
-            f"{REBUILD.format(format='sparse')}"
-        )
+        given = f"X.{name} is {array.dtype} {array.shape}"
+        raise _corrupt(f"{given}, but must be a list of integers", "sparse")
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
-def _unsigned(array: Any, name: str) -> Any:
+def _unsigned(array: Array, name: str) -> Array:
     """Return integers as unsigned ones, so that those below 0 are too large."""
     return (found := _integers(array, name)).view(f"u{found.dtype.itemsize}")
 
 
-def _largest(indices: Any) -> int:
+def _largest(indices: Array) -> int:
     return int(indices.max()) if len(indices) else -1
 
 
-def _native(X: Any) -> Any:
+def _native(X: Sparse) -> Sparse:
     """Return X with its indices in the byte order of this machine; X itself does not change."""
     if X.indices.dtype.isnative and X.indptr.dtype.isnative:
         return X
@@ -142,30 +138,30 @@ def _native(X: Any) -> Any:
     return twin
 
 
-def _compressed(X: Any, n: int, layout: str = "CSR") -> tuple[Any, Any]:
+def _compressed(X: Sparse, n: int, layout: str) -> tuple[Array, Array]:
     """Return indices and pointers; raise ValueError unless n rows start at the pointers."""
     indices, indptr = _unsigned(X.indices, "indices"), _integers(X.indptr, "indptr")
     n_entries = min(len(indices), len(X.data))
     what = "columns" if layout == "CSC" else "rows"
     if len(indptr) != n + 1:
-        raise ValueError(
-            f"X has {n} {what}, but X.indptr has {len(indptr)} entries instead of one more: "
-            f"{REBUILD.format(format=layout)}"
-        )
+        entries = f"X.indptr has {len(indptr)} entries instead of one more"
+        raise _corrupt(f"X has {n} {what}, but {entries}", layout)
     if indptr[0] != 0 or (indptr[1:] < indptr[:-1]).any() or indptr[-1] > n_entries:
-        raise ValueError(
-            "X.indptr does not ascend from 0 to at most the number of stored entries: "
-            f"{REBUILD.format(format=layout)}"
-        )
+        end = "at most the number of stored entries"
+        raise _corrupt(f"X.indptr does not ascend from 0 to {end}", layout)
     return indices, indptr
 
 
-def _check_inside(inside: bool, size: int, layout: str = "CSR", what: str = "column") -> None:
+def _check_inside(inside: bool, size: int, layout: str, what: str) -> None:
     """Raise ValueError unless all indices are inside."""
     if not inside:
-        raise ValueError(
-            f"X has a {what} index outside 0..{size - 1}: {REBUILD.format(format=layout)}"
-        )
+        raise _corrupt(f"X has a {what} index outside 0..{size - 1}", layout)
+
+
+def _corrupt(problem: str, layout: str) -> ValueError:
+    """Return the error that tells of a problem with the arrays of a sparse matrix."""
+    advice = "Rebuild X, for instance from its COO triplets."
+    return ValueError(f"{problem}: the {layout} structure is corrupt. {advice}")
 
 
 def cut(n: int, count: int) -> list[slice]:
@@ -173,7 +169,7 @@ def cut(n: int, count: int) -> list[slice]:
     return [slice(n * p // count, n * (p + 1) // count) for p in range(count)]
 
 
-def _inspected(indices: Any, indptr: Any, d: int, workers: Workers) -> tuple[bool, bool]:
+def _inspected(indices: Array, indptr: Array, d: int, workers: Workers) -> tuple[bool, bool]:
     """Do `_inspect_indices` in parts that threads share."""
     parts = cut(len(indptr) - 1, max(min(PARTS, len(indices) // PART_ENTRIES), 1))
     found = workers.map(
@@ -183,11 +179,11 @@ def _inspected(indices: Any, indptr: Any, d: int, workers: Workers) -> tuple[boo
 
 
 @jit
-def _inspect_indices(indices: Any, indptr: Any, d: int) -> tuple[bool, bool]:
+def _inspect_indices(indices: Array, indptr: Array, d: int) -> tuple[bool, bool]:
     """Tell whether all column indices are below d, and whether those of every row increase."""
     inside, increasing = True, True
     for i in range(indptr.shape[0] - 1):
-        previous: Any = -1
+        previous: Int = -1
         for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
             index = np.int64(indices[j])  # below 0 if it is 2**63 or more
             if index <= previous:
@@ -199,7 +195,7 @@ def _inspect_indices(indices: Any, indptr: Any, d: int) -> tuple[bool, bool]:
 
 
 @jit
-def _has_duplicates(indices: Any, indptr: Any, last_row: Any) -> bool:
+def _has_duplicates(indices: Array, indptr: Array, last_row: Array) -> bool:
     """Tell whether a row stores some column twice; `last_row` is -1 for every column."""
     for i in range(indptr.shape[0] - 1):
         for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
