@@ -4,31 +4,29 @@ With bounds ``lower_i = C_i * lower``, ``upper_i = C_i * upper`` and ``D_i = dia
 
     C_i * loss(z_i) = max over lower_i <= b <= upper_i of  b s - kink |b| - D_i b^2 / 2.
 
-Losses of classes have no kink. That of regression is its epsilon, with a box around 0: slacks of
-up to epsilon either way cost nothing, and leave the dual variable at 0. (Two variables per row, one
-for each side, are the same problem with twice the visits. With one, a step is exact, and a row that
-is known to be inside the tube is settled by that alone.)
+Losses of classes have no kink. That of regression is its epsilon: slacks of up to epsilon either
+way cost nothing and leave the dual variable at 0. Two variables per row, one for each side, would
+be the same problem with twice the visits; with one, a step is exact.
 """
 
 from __future__ import annotations
 
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from .._jit import implements, jit_inline
-from .._typing import DeviceArray
+from .._typing import DeviceArray, Namespace
 from ..rows.functions import EPS, SMALLEST
 from . import protocol
-from .arrays import ArrayLoss, Bracket, on_arrays
-from .protocol import best_dual, gap_share
+from .protocol import ArrayLoss, best_dual, gap_share
 
-# The arithmetic of a share with a diagonal, in parts of ``|s| + kink`` and of ``D |a|``. With b the
-# best dual variable, the second factor of ``(b - a) (s - kink - D (a + b) / 2)`` is off by at most
-# ``EPS (9/4 |s| + kink + 5/4 D |a|)``, and the product by as much again. A slack that moves by
-# twice that changes the share by more: by ``(b - a) e + e^2 / (2 D)``, the slope of a share being
-# ``b - a`` and that of b at most ``1 / D``.
+# Rounding of a share with a diagonal, relative to ``|s| + kink`` and to ``D |a|``. With b the best
+# dual variable, the second factor of ``(b - a) (s - kink - D (a + b) / 2)`` is off by at most
+# ``EPS (9/4 |s| + kink + 5/4 D |a|)``, and the product by as much again. Moving the slack by twice
+# that, e, changes the share by more: by ``(b - a) e + e^2 / (2 D)``, for a share has the slope
+# ``b - a``, and b a slope of at most ``1 / D``.
 OF_SLACK, OF_DUAL = 11.0 * EPS, 4.0 * EPS
 
 
@@ -45,18 +43,18 @@ class Box(NamedTuple):
 
     @property
     def smooth(self) -> bool:
-        """Whether the loss has a second derivative nearly everywhere."""
         return self.diag > 0.0
 
     @property
     def bounded(self) -> bool:
-        """Whether all dual variables are at most a multiple of their cost."""
         return self.upper < inf
 
     @property
     def quadratic(self) -> bool:
-        """Whether `conjugate_parts` are exact for all multiples of a dual variable."""
         return True
+
+    def on_arrays(self, xp: Namespace) -> BoxArrays:
+        return BoxArrays(self, xp)
 
 
 @jit_inline
@@ -158,7 +156,7 @@ def _dual_step(
 
 @implements(protocol.proximal_dual, Box)
 def _proximal_dual(loss: Box, cost: float, v: float, rho: float) -> tuple[float, float]:
-    # Without a diagonal all rows have the same reciprocal, which is not computed for each.
+    # Without a diagonal, the reciprocal is the same for all rows and computed once.
     scale = cost / (loss.diag + cost * rho) if loss.diag > 0.0 else 1.0 / rho
     lower, upper = cost * loss.lower, cost * loss.upper
     b = _beyond(v, loss.kink) * scale
@@ -181,15 +179,10 @@ def _tube(loss: Box) -> float:
     return loss.kink
 
 
-@on_arrays.register
-def _(loss: Box, xp: Any) -> ArrayLoss:
-    return BoxArrays(loss, xp)
-
-
 class BoxArrays(ArrayLoss):
     """A `Box` on arrays of one library."""
 
-    def __init__(self, loss: Box, xp: Any) -> None:
+    def __init__(self, loss: Box, xp: Namespace) -> None:
         super().__init__(xp)
         self.loss = loss
 
@@ -243,7 +236,7 @@ class BoxArrays(ArrayLoss):
 
     def certified_share(
         self, cost: DeviceArray, b: DeviceArray, slack: DeviceArray, error: DeviceArray
-    ) -> Bracket:
+    ) -> tuple[DeviceArray, DeviceArray, DeviceArray, DeviceArray]:
         xp, loss = self.xp, self.loss
         wider = error
         if loss.smooth:
@@ -254,12 +247,8 @@ class BoxArrays(ArrayLoss):
         zero = xp.zeros_like(b)
         seen = xp.maximum(self._share(cost, b, slack), zero)
         share = xp.maximum(self._share(cost, b, start), self._share(cost, b, end))
-        return Bracket(
-            loss=self._share(cost, zero, slack),
-            spread=xp.maximum(*ends) * error,
-            seen=seen,
-            share=xp.maximum(share, seen),
-        )
+        spread = xp.maximum(*ends) * error
+        return self._share(cost, zero, slack), spread, seen, xp.maximum(share, seen)
 
     def _beyond(self, value: DeviceArray, kink: float) -> DeviceArray:
         """Return how far values are beyond ``[-kink, kink]``."""

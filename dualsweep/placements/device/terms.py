@@ -17,8 +17,8 @@ import numpy as np
 from ..._typing import Array, DeviceArray, DeviceDType
 from ...kernels.certificate import UNDERFLOW
 from ...kernels.multiclass import OF_SUMS, OF_VIOLATION, SQRT_2
-from ...losses import Loss, on_arrays
-from ...losses.arrays import rounded_down
+from ...losses import Loss
+from ...losses.protocol import rounded_down
 from ...rows.functions import EPS
 from .arrays import Space
 
@@ -173,7 +173,7 @@ class BinaryTerms(Terms):
         loss: Loss,
     ) -> None:
         super().__init__(space, codes, cost, columns)
-        self.loss, self.on = loss, on_arrays(loss, space.xp)
+        self.loss, self.on = loss, loss.on_arrays(space.xp)
         self.n_problems, self.smooth = self.n_columns, loss.smooth
 
     def some(self, places: Array) -> BinaryTerms:
