@@ -31,7 +31,8 @@ from steps.greedy import ACCURACY, greedy_step
 
 import dualsweep.problems.multiclass
 from dualsweep._threads import Workers
-from dualsweep.kernels.multiclass import block_step, sweep_multiclass
+from dualsweep.kernels.block_steps import block_step
+from dualsweep.kernels.multiclass import sweep_multiclass
 from dualsweep.problems.multiclass import MulticlassProblem
 from dualsweep.problems.run import certificate_of
 from dualsweep.rows.layouts import as_rows

@@ -6,14 +6,9 @@ with cost C_i loses
     Crammer-Singer   C_i max(0, max_m t_m)        dual  beta_i >= 0,  sum_m beta_im <= C_i
     Weston-Watkins   C_i sum_m max(0, t_m)        dual  0 <= beta_im <= C_i
 
-In both cases row i adds ``-beta_im x_i`` to w_m and ``(sum_m beta_im) x_i`` to w_y, the dual
-objective is ``sum beta - 1/2 |W|^2``, and a block step maximises
-
-    v.b - 1/2 (|b|^2 + (sum b)^2),    v_m = t_m / |x_i|^2 + beta_im + sum_l beta_il
-
-over the row's b (Keerthi et al. 2008, eqs. 10 and 21, without the equality constraint; Wang and
-Scott 2021, Proposition 3.5). W is stored (features and bias, classes): the loop over classes is the
-inner one.
+In both cases row i adds ``-beta_im x_i`` to w_m and ``(sum_m beta_im) x_i`` to w_y, and the dual
+objective is ``sum beta - 1/2 |W|^2``. W is stored (features and bias, classes): the loop over
+classes is the inner one.
 """
 
 from __future__ import annotations
@@ -22,25 +17,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._jit import generic, implements, jit, jit_inline, jit_sums, prefetch
+from .._jit import jit, jit_inline, jit_sums, prefetch
 from .._typing import Array
 from ..rows.compensated import two_sum
 from ..rows.functions import EPS, row_prefetch, row_prefetch_head, row_rounding
 from ..rows.layouts import AnyRows
 from ..rows.many_classes import row_add_few, row_scores, row_scores_few
 from .binary import HEAD_AHEAD, ROW_AHEAD, TINY, total
+from .block_steps import block_step
 from .certificate import CALLS, DRIFT, LENGTHS, LOSSES, SEEN, SHARES, SPREAD, row_norm
-from .crammer_singer import crammer_singer_level
-from .duals import (
-    Duals,
-    Slots,
-    inner_duals,
-    load_duals,
-    movable_duals,
-    prefetch_duals,
-    store_duals,
-)
-from .weston_watkins import weston_watkins_level
+from .duals import Duals, inner_duals, load_duals, movable_duals, prefetch_duals, store_duals
 
 SQRT_2 = float(np.sqrt(2.0))
 
@@ -165,65 +151,6 @@ def _losses(t: Array, b: Array, joint: bool) -> tuple[float, float, float]:
         for m in range(t.shape[0]):
             loss = max(loss, t[m])
     return loss, product, total
-
-
-@generic
-def block_step(
-    beta: Duals, t: Array, b: Array, k: int, upper: float, q: float, new: Array, scratch: Array
-) -> float:
-    """Fill `new` with the optimal dual variables of k of a row's classes, all others being fixed.
-
-    The step is that of Crammer-Singer where `beta` has slots, else that of Weston-Watkins: a sweep
-    is compiled with one of them, which takes half as long as with both.
-
-    Returns the level of t at which a dual variable would move: the others stay if they are 0 with t
-    below it or, with Weston-Watkins, `upper` with t above it.
-    """
-
-
-@implements(block_step, np.ndarray)
-def _weston_watkins_step(
-    beta: Array, t: Array, b: Array, k: int, upper: float, q: float, new: Array, scratch: Array
-) -> float:
-    if q == 0.0:  # a zero row loses 1 per class, whatever W is
-        for m in range(k):
-            new[m] = upper
-        return 1.0
-    total = 0.0
-    for m in range(k):
-        total += b[m]
-    for m in range(k):
-        new[m] = t[m] / q + b[m] + total
-    level = weston_watkins_level(new, k, upper, total, scratch)
-    for m in range(k):
-        new[m] = min(max(new[m] - level, 0.0), upper)
-    return q * (level - total)
-
-
-@implements(block_step, Slots)
-def _crammer_singer_step(
-    beta: Slots, t: Array, b: Array, k: int, upper: float, q: float, new: Array, scratch: Array
-) -> float:
-    if q == 0.0 or k == 0:
-        for m in range(k):
-            new[m] = upper / k
-        return 1.0
-    top, total = 0, b[0]
-    for m in range(1, k):
-        total += b[m]
-        if (t[m] - t[top]) / q + (b[m] - b[top]) > 0.0:
-            top = m
-    for m in range(k):
-        new[m] = (t[m] - t[top]) / q + (b[m] - b[top])
-    level = crammer_singer_level(new, k, t[top] / q + b[top] + total, upper, scratch)
-    new_total = 0.0
-    for m in range(k):
-        new[m] = max(new[m] - level, 0.0)
-        new_total += new[m]
-    if new_total > upper:  # by rounding
-        for m in range(k):
-            new[m] *= upper / new_total
-    return t[top] + q * (level + b[top])
 
 
 @jit_sums

@@ -8,8 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dualsweep._jit import jit
-from dualsweep.kernels import crammer_singer as cs
-from dualsweep.kernels import weston_watkins as ww
+from dualsweep.kernels import block_steps
 from dualsweep.kernels.duals import SlottedDuals, movable_duals
 from dualsweep.kernels.newton_multiclass import _level, implied_dual_multiclass
 
@@ -89,8 +88,8 @@ def test_projections_of_anything_end(u, cost):
 def test_weston_watkins_steps_of_anything_end(v, upper, guess):
     v = np.array(v)
     levels = [
-        ww.weston_watkins_level(v, len(v), upper, guess, np.empty(len(v))),
-        ww._walk(v, len(v), upper, np.empty(len(v))),
+        block_steps.weston_watkins_level(v, len(v), upper, guess, np.empty(len(v))),
+        block_steps._weston_watkins_walk(v, len(v), upper, np.empty(len(v))),
     ]
     if not np.isnan(v).any():  # infinite ones count as large
         finite = [Fraction(min(value, (len(v) + 1) * upper)) for value in v.clip(-1e300).tolist()]
@@ -103,8 +102,8 @@ def test_weston_watkins_steps_of_anything_end(v, upper, guess):
 @given(v=anything, top=st.floats(), upper=costs)
 def test_crammer_singer_steps_of_anything_end(v, top, upper):
     v = np.array(v)
-    cs.crammer_singer_level(v, len(v), top, upper, np.empty(len(v)))
-    cs._walk(v, len(v), top, upper, np.empty(len(v)))
+    block_steps.crammer_singer_level(v, len(v), top, upper, np.empty(len(v)))
+    block_steps._crammer_singer_walk(v, len(v), top, upper, np.empty(len(v)))
 
 
 @jit
