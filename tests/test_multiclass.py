@@ -35,6 +35,8 @@ from dualsweep.kernels.multiclass import (
     block_step,
 )
 from dualsweep.kernels.newton_multiclass import (
+    ClassSlacks,
+    CurvedRows,
     add_curvature,
     aim_multiclass,
     curvature_diagonal,
@@ -597,14 +599,14 @@ def test_newton_passes(formulation, layout, rho):
         u, b, signed = np.full((3, 18, k), np.nan)
         along = rng.normal(size=(18, k))
         moved = slack - 0.5 * along
-        out = u, b, free, bound, signed
-        found = implied_dual_multiclass(moved, along, 0.5, anchor, y, cost, joint, rho, *out)
+        rows = ClassSlacks(y, cost, moved, along, anchor, u, b, free, bound)
+        found = implied_dual_multiclass(rows, joint, rho, 0.5, signed)
         np.testing.assert_allclose(moved, slack, rtol=1e-10, atol=1e-12)
         expected = -b
         expected[np.arange(18), y] = b.sum(axis=1)
         np.testing.assert_allclose(signed, expected, rtol=1e-12)
-        before, nowhere = moved.copy(), np.full((18, k), np.inf)
-        again = implied_dual_multiclass(moved, nowhere, 0.0, anchor, y, cost, joint, rho, *out)
+        before, nowhere = moved.copy(), rows._replace(along=np.full((18, k), np.inf))
+        again = implied_dual_multiclass(nowhere, joint, rho, 0.0, signed)
         assert again == found
         np.testing.assert_array_equal(moved, before)
         losses, excess = found
@@ -632,12 +634,13 @@ def test_newton_passes(formulation, layout, rho):
 
     q, scratch = np.full((18, k), np.nan), np.full(k, np.nan)
     scores = problem.passes.responses(members, P)
-    aimed = aim_multiclass(scores, y, u, cost, joint, rho, 0.3, q, scratch)
-    assert aimed == slope_multiclass(u, q, y, cost, joint, rho, 0.3, scratch)
+    rows = ClassSlacks(y, cost, q, q, anchor, u, b, free, bound)
+    aimed = aim_multiclass(rows, scores, joint, rho, 0.3, scratch)
+    assert aimed == slope_multiclass(rows, joint, rho, 0.3, scratch)
     np.testing.assert_allclose(oracle.violations(W + P) - oracle.violations(W), q, atol=1e-12)
-    total, curvature = slope_multiclass(u, q, y, cost, joint, rho, 0.0, np.full(k, np.nan))
+    total, curvature = slope_multiclass(rows, joint, rho, 0.0, np.full(k, np.nan))
     assert (W * P).sum() + total == pytest.approx(slope)
-    total, _ = slope_multiclass(u, q, y, cost, joint, rho, 0.3, np.full(k, np.nan))
+    total, _ = slope_multiclass(rows, joint, rho, 0.3, np.full(k, np.nan))
     assert total == pytest.approx((inner(W + 0.3 * P)[3] * q).sum())
     change = (inner(W + eps * P)[1] - gradient) / eps - P
     assert curvature == pytest.approx((change * P).sum(), rel=1e-4)
@@ -646,7 +649,7 @@ def test_newton_passes(formulation, layout, rho):
     inner(W)  # free and bound, at W again
     np.testing.assert_array_equal(free, (b > 0) & (joint | (b < cost[:, None])))
     np.testing.assert_array_equal(bound, joint & (b.sum(axis=1) > cost * (1 - 1e-12)))
-    curvature_factors(y, free, bound, rho, counts, classes, M)
+    curvature_factors(CurvedRows(members, y, free, bound), rho, counts, classes, M)
     number = free.sum(axis=1)
     np.testing.assert_array_equal(counts, number + ((number > 0) & ~bound))  # the label's, too
     for n, factor in zip(counts, M, strict=True):
@@ -661,12 +664,12 @@ def test_newton_passes(formulation, layout, rho):
 
     out, scratch = np.ones((d, k)), np.full((2, k), np.nan)
     curved = np.flatnonzero(number)
-    some = curved, y[curved], free[curved], bound[curved]
-    add_curvature(problem.passes.rows, *some, rho, P, out, np.full(k, -1), scratch)
+    some = CurvedRows(curved, y[curved], free[curved], bound[curved])
+    add_curvature(problem.passes.rows, some, rho, P, out, np.full(k, -1), scratch)
     np.testing.assert_allclose(out, 1.0 + product, atol=1e-10)
 
     diagonal = np.full((18, k), np.nan)
-    curvature_diagonal(y, free, bound, rho, diagonal)
+    curvature_diagonal(CurvedRows(members, y, free, bound), rho, diagonal)
     for m in range(k):
         block = np.zeros((d, d))
         assert problem.passes.add_gram(members, diagonal[:, m], block, lambda: False)
@@ -696,8 +699,8 @@ def test_newton_passes_begin_with_a_projection(joint, scale, shift, k):
     slack, rho = scale * rng.integers(-8, 9, (20, k)) / 8, 0.5
     anchor = u - slack / rho
     free, bound = np.empty((20, k), bool), np.empty(20, bool)
-    out = found, b, free, bound, np.empty((20, k))
-    losses, excess = implied_dual_multiclass(slack, slack, 0.0, anchor, y, cost, joint, rho, *out)
+    rows = ClassSlacks(y, cost, slack, slack, anchor, found, b, free, bound)
+    losses, excess = implied_dual_multiclass(rows, joint, rho, 0.0, np.empty((20, k)))
     np.testing.assert_array_equal(found, slack / rho + anchor)
     others = np.arange(k) != y[:, None]
     for i in range(20):

@@ -11,11 +11,17 @@ from .. import _tuning
 from .._symmetric import add_lower, regular_cholesky
 from .._team import Team
 from .._typing import Array
-from ..kernels.class_blocks import PRODUCT, SOLVE, SUM, ClassPhases, class_phases
 from ..kernels.duals import SlottedDuals
 from ..kernels.newton_multiclass import (
+    PRODUCT,
+    SOLVE,
+    SUM,
+    ClassPhases,
+    ClassSlacks,
+    CurvedRows,
     add_curvature,
     aim_multiclass,
+    class_phases,
     curvature_diagonal,
     curvature_factors,
     implied_dual_multiclass,
@@ -63,7 +69,7 @@ class MulticlassSlacks(MemorySlacks):
         self.free = np.empty(self.slack.shape, bool)  # which dual variables move with their slacks
         self.bound = np.empty(len(self.y), bool)  # whether their sum does not
         # The rows with free dual variables, once they are known.
-        self.curved: tuple[Array, Array, Array, Array] | None = None
+        self.curved: CurvedRows | None = None
         self.in_blocks = w.size > _tuning.DIRECT_WEIGHTS and has_blocks(problem)
         self.tuning = BLOCKS if self.in_blocks else MULTICLASS
         self.factors: Array | None = None  # of the Hessian's blocks of single classes
@@ -84,21 +90,8 @@ class MulticlassSlacks(MemorySlacks):
 
         def coef(part: slice) -> Array:
             made = np.empty((part.stop - part.start, self.n_classes))
-            sums[part.start] = implied_dual_multiclass(
-                slack=self.slack[part],
-                along=self.along[part],
-                step=step,
-                anchor=self.anchor[part],
-                y=self.y[part],
-                cost=self.cost[part],
-                joint=self.joint,
-                rho=rho,
-                u=self.u[part],
-                b=self.b[part],
-                free=self.free[part],
-                bound=self.bound[part],
-                signed=made,
-            )
+            rows = self._rows(part)
+            sums[part.start] = implied_dual_multiclass(rows, self.joint, rho, step, made)
             return made
 
         self.passes.add_weighted(self.members, coef, weights)
@@ -107,44 +100,32 @@ class MulticlassSlacks(MemorySlacks):
 
     def aim(self, p: Array, rho: float, t: float) -> Array:
         def look(part: slice, scores: Array, totals: Array) -> None:
-            totals += aim_multiclass(
-                scores=scores,
-                y=self.y[part],
-                u=self.u[part],
-                cost=self.cost[part],
-                joint=self.joint,
-                rho=rho,
-                t=t,
-                q=self.along[part],
-                v=np.empty(self.n_classes),
-            )
+            v = np.empty(self.n_classes)
+            totals += aim_multiclass(self._rows(part), scores, self.joint, rho, t, v)
 
         return self.passes.scan(self.members, p, look, 2)
 
     def slope(self, rho: float, t: float) -> Array:
         def slope_of(part: slice) -> Array:
-            sums = slope_multiclass(
-                u=self.u[part],
-                q=self.along[part],
-                y=self.y[part],
-                cost=self.cost[part],
-                joint=self.joint,
-                rho=rho,
-                t=t,
-                v=np.empty(self.n_classes),
-            )
-            return np.array(sums)
+            v = np.empty(self.n_classes)
+            return np.array(slope_multiclass(self._rows(part), self.joint, rho, t, v))
 
         return self.passes.sum(slope_of, len(self.members), part_rows=self.light)
 
-    def curved_rows(self) -> tuple[Array, Array, Array, Array]:
-        """Return the rows with free dual variables, their classes, and their `free` and `bound`.
+    def _rows(self, part: slice) -> ClassSlacks:
+        """Return what kernels are given of some rows."""
+        tables = self.slack, self.along, self.anchor, self.u, self.b, self.free, self.bound
+        return ClassSlacks(*(array[part] for array in (self.y, self.cost, *tables)))
+
+    def curved_rows(self) -> CurvedRows:
+        """Return the rows with free dual variables.
 
         A single free one does not move if the sum of the row is at its bound.
         """
         if self.curved is None:
             rows = np.concatenate(self.passes.each(self._curved_of, len(self.y), self.light))
-            self.curved = rows, self.y[rows], self.free[rows], self.bound[rows]
+            arrays = self.members, self.y, self.free, self.bound
+            self.curved = CurvedRows(*(array[rows] for array in arrays))
         return self.curved
 
     def _curved_of(self, part: slice) -> Array:
@@ -152,39 +133,29 @@ class MulticlassSlacks(MemorySlacks):
         return part.start + np.flatnonzero(numbers > self.bound[part])
 
     def hessian(self, rho: float, exact: bool) -> tuple[Array | None, float]:
-        k = self.n_classes
-        rows, y, free, bound = self.curved_rows()
+        k, curved = self.n_classes, self.curved_rows()
 
         def factors(some: slice) -> tuple[Array, Array, Array]:
             n = some.stop - some.start
             counts, classes = np.empty(n, np.int64), np.empty((n, k), np.int64)
             M = np.empty((n, k, k))
-            curvature_factors(y[some], free[some], bound[some], rho, counts, classes, M)
+            part = CurvedRows(*(array[some] for array in curved))
+            curvature_factors(part, rho, counts, classes, M)
             return counts, classes, M
 
-        return self.passes.gram_many(self.members[rows], factors, k, self.stop), 1.0
+        return self.passes.gram_many(curved.members, factors, k, self.stop), 1.0
 
     def product(self, v: Array, rho: float) -> Array:
-        rows, y, free, bound = self.curved_rows()
-        members, k, narrow = self.members[rows], self.n_classes, self.passes.rows.data.dtype
+        curved, k, narrow = self.curved_rows(), self.n_classes, self.passes.rows.data.dtype
         V = v.astype(narrow, order=self.passes.order)  # the direction need not be exact
 
         def add(part: slice, W: Array) -> None:
-            add_curvature(
-                rows=self.passes.rows,
-                members=members[part],
-                y=y[part],
-                free=free[part],
-                bound=bound[part],
-                rho=rho,
-                V=V,
-                out=W,
-                classes=np.empty(k, np.int64),
-                scratch=np.empty((2, k)),
-            )
+            some = CurvedRows(*(array[part] for array in curved))
+            classes, scratch = np.empty(k, np.int64), np.empty((2, k))
+            add_curvature(self.passes.rows, some, rho, V, W, classes, scratch)
 
         out: Array = self.problem.zero_weights()
-        self.passes.add_parts(add, len(members), out, _tuning.CURVED_ROWS)
+        self.passes.add_parts(add, len(curved.members), out, _tuning.CURVED_ROWS)
         return out
 
     def preconditioned(self, rho: float) -> Hessian | None:
@@ -200,9 +171,9 @@ class MulticlassSlacks(MemorySlacks):
 
         To precondition with them, some of many rows stand for all, and float32 is enough.
         """
-        rows, y, free, bound = self.curved_rows()
-        diagonal, d = np.empty(free.shape), self.passes.n_weights
-        curvature_diagonal(y, free, bound, rho, diagonal)
+        curved, d = self.curved_rows(), self.passes.n_weights
+        diagonal = np.empty(curved.free.shape)
+        curvature_diagonal(curved, rho, diagonal)
         if self.factors is None:
             self.factors = np.empty((self.n_classes, d, d), np.float32)
         factors = self.factors
@@ -211,7 +182,7 @@ class MulticlassSlacks(MemorySlacks):
             own = np.flatnonzero(diagonal[:, m])
             every = max(len(own) // (_tuning.SAMPLE * d), 1)
             own = own[::every]
-            members, scale = self.members[rows[own]], every * diagonal[own, m]
+            members, scale = curved.members[own], every * diagonal[own, m]
             for exact in (False, True):
                 gram, factor = np.zeros((d, d)), None
                 if self.passes.add_gram(members, scale, gram, self.stop, exact):
@@ -231,21 +202,18 @@ class BlockHessian(Hessian):
     """
 
     def __init__(self, slacks: MulticlassSlacks, rho: float) -> None:
-        rows, y, free, bound = slacks.curved_rows()
+        curved = slacks.curved_rows()
         passes, k, factors = slacks.passes, slacks.n_classes, slacks.factors
         assert factors is not None
         d = passes.n_weights
-        parts = passes.parts_to_add(len(rows), d * k, _tuning.CURVED_ROWS)
+        parts = passes.parts_to_add(len(curved.members), d * k, _tuning.CURVED_ROWS)
         n, flat = len(parts), np.empty((len(parts), d * k))
         by_class = flat.reshape(n, k, d).transpose(0, 2, 1)
         direction, product, residual, solved = np.zeros((4, k, d))
         self.slacks, self.n_parts = slacks, n
         self.phases = ClassPhases(
             rows=passes.rows,
-            members=slacks.members[rows],
-            y=y,
-            free=free,
-            bound=bound,
+            curved=curved,
             rho=rho,
             bounds=np.array([0, *(part.stop for part in parts)]),
             factors=factors,

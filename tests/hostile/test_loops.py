@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dualsweep._jit import jit
 from dualsweep.kernels import block_steps
 from dualsweep.kernels.duals import SlottedDuals, movable_duals
-from dualsweep.kernels.newton_multiclass import _level, implied_dual_multiclass
+from dualsweep.kernels.newton_multiclass import ClassSlacks, _level, implied_dual_multiclass
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=300)
 
@@ -57,9 +57,10 @@ def test_the_projection_of_a_newton_step_is_exact_to_rounding(u, cost):
     slack = np.array([[0.0, *u]])
     out, b = np.empty_like(slack), np.empty_like(slack)
     zeros = np.zeros_like(slack)
-    args = slack, zeros, 0.0, zeros, np.array([label]), np.array([cost]), True, 1.0
     free, bound = np.empty(b.shape, bool), np.empty(1, bool)
-    implied_dual_multiclass(*args, out, b, free, bound, np.empty_like(b))
+    tables = slack, zeros, zeros, out, b, free, bound
+    rows = ClassSlacks(np.array([label]), np.array([cost]), *tables)
+    implied_dual_multiclass(rows, True, 1.0, 0.0, np.empty_like(b))
     exact = exact_projection(u, cost)
     assert b[0, label] == 0.0
     assert (b >= 0.0).all()
