@@ -19,7 +19,7 @@ from dualsweep.kernels.binary import (
     fill_labels,
     fill_support,
 )
-from dualsweep.kernels.losses import sum_losses
+from dualsweep.kernels.certificate import sum_losses
 from dualsweep.kernels.scaling import best_multiple, rescale
 from dualsweep.losses import Box, of_numpy, protocol
 from dualsweep.rows.layouts import as_rows

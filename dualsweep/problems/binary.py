@@ -10,8 +10,13 @@ import numpy as np
 
 from .._typing import Array, DualPoint
 from ..kernels.binary import BinaryData, add_weights, sweep
-from ..kernels.certificate import N_TOTALS, certify_rows, settle_rows, squared_length
-from ..kernels.losses import sum_losses
+from ..kernels.certificate import (
+    N_TOTALS,
+    certify_rows,
+    settle_rows,
+    squared_length,
+    sum_losses,
+)
 from ..kernels.scaling import rescale
 from ..losses import Loss, loss_at, of_numpy
 from ..rows.compensated import compensated_rows, intercept_size, scales_exactly

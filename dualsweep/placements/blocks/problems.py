@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from ..._typing import Array, JsonObject, Sparse
 from ...io.checkpoint import Checkpoint
-from ...kernels.losses import sum_losses
+from ...kernels.certificate import sum_losses
 from ...kernels.scaling import best_multiple
 from ...problems.labels import class_codes, class_costs
 from ...problems.result import Result
