@@ -26,7 +26,15 @@ from ..rows.many_classes import row_add_few, row_scores, row_scores_few
 from .binary import HEAD_AHEAD, ROW_AHEAD, TINY, total
 from .block_steps import block_step
 from .certificate import CALLS, DRIFT, LENGTHS, LOSSES, SEEN, SHARES, SPREAD, row_norm
-from .duals import Duals, inner_duals, load_duals, movable_duals, prefetch_duals, store_duals
+from .duals import (
+    Duals,
+    Picked,
+    inner_duals,
+    load_duals,
+    movable_duals,
+    prefetch_duals,
+    store_duals,
+)
 
 SQRT_2 = float(np.sqrt(2.0))
 
@@ -78,7 +86,7 @@ def sweep_multiclass(
     rows, sqnorm, y, cost, joint = data
     n = order.shape[0]
     scores, t, b, new, step = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
-    sorted_v = scratch[5]
+    sorted_v, picked = scratch[5], Picked(classes, t, b)
     total_gain = 0.0
     for r in range(n):
         if r + HEAD_AHEAD < n:
@@ -101,14 +109,14 @@ def sweep_multiclass(
         few, above, least, most = 0, np.inf, -np.inf, np.inf
         for _ in range(2):
             if shrunk:
-                few = inner_duals(beta, i, upper, classes, b)
+                few = inner_duals(beta, i, upper, picked)
                 classes[few] = y[i]
                 row_scores_few(rows, i, W, classes, few + 1, t)
                 for c in range(few):
                     t[c] += 1.0 - t[few]
             else:
                 few, shares[i], least, most = movable_duals(
-                    beta, i, upper, y[i], scores, above, classes, t, b
+                    beta, i, upper, y[i], scores, above, picked
                 )
             above = block_step(beta, t, b, few, upper, q, new, sorted_v)
             if least <= above <= most:

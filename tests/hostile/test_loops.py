@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dualsweep._jit import jit
 from dualsweep.kernels import block_steps
-from dualsweep.kernels.duals import SlottedDuals, movable_duals
+from dualsweep.kernels.duals import Picked, SlottedDuals, movable_duals
 from dualsweep.kernels.newton_multiclass import ClassSlacks, _level, implied_dual_multiclass
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=300)
@@ -109,7 +109,7 @@ def test_crammer_singer_steps_of_anything_end(v, top, upper):
 
 @jit
 def _movable(slots, violations, above, classes, t, b):
-    return movable_duals(slots, 0, 1.0, 0, violations, above, classes, t, b)
+    return movable_duals(slots, 0, 1.0, 0, violations, above, Picked(classes, t, b))
 
 
 @EXAMPLES
