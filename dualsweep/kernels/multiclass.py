@@ -38,7 +38,7 @@ from .duals import (
 
 SQRT_2 = float(np.sqrt(2.0))
 
-# Errors in EPS, beside those of scores: of ``1 - s_y + s_m``, in parts of ``1 + |s_y| + |s_m|``;
+# Errors in EPS, beside those of scores: of ``1 - s_y + s_m``, relative to ``1 + |s_y| + |s_m|``;
 # and of products and sums over classes, beside one for each class.
 OF_VIOLATION, OF_SUMS = 4.0, 8.0
 
@@ -69,19 +69,18 @@ def sweep_multiclass(
     """Visit the rows of `order` once each: a block step on the dual variables of a row.
 
     Updates `beta` and `W` in place. Per visit, ``gains[r] >= 0`` is what the dual gained, 0 if and
-    only if nothing moved, and ``grads[r] >= 0`` how much the row violated its optimality conditions
-    if it moved, or by how much it fulfilled them if it stayed. Per row, ``shares[i]`` becomes its
-    share of the duality gap before the visit.
+    only if nothing moved; ``grads[r] >= 0`` is by how much the row violated its optimality
+    conditions if it moved, or fulfilled them if it stayed. Per row, ``shares[i]`` becomes its share
+    of the duality gap before the visit.
 
-    A step is computed over the few dual variables that are likely to move, and once more with the
-    others where it shows that those would have to move too: it is exact, but for Crammer-Singer
-    rows with very many violating classes. In a `shrunk` sweep only dual variables inside their
-    bounds move, only their classes are looked at, and `shares` stay as they are (Keerthi et al.
-    2008, section 2.1).
+    A step looks at the few dual variables that are likely to move, then at all if others would have
+    to move too: it is exact, but for Crammer-Singer rows with very many violating classes. In a
+    `shrunk` sweep only dual variables inside their bounds move, only their classes are looked at,
+    and `shares` stay as they are (Keerthi et al. 2008, section 2.1).
 
     `scratch` has the shape (6, n_classes), `classes` holds n_classes integers. Returns the sum of
-    the gains, that of the shares, and the number of visits, which is less than asked for if a row's
-    new dual variables do not fit into `beta`.
+    the gains, that of the shares, and the number of visits: fewer than asked for if the new dual
+    variables of a row do not fit into `beta`.
     """
     rows, sqnorm, y, cost, joint = data
     n = order.shape[0]
@@ -163,10 +162,7 @@ def _losses(t: Array, b: Array, joint: bool) -> tuple[float, float, float]:
 
 @jit_sums
 def _steps(t: Array, b: Array, k: int, new: Array, step: Array) -> tuple[bool, float, float, float]:
-    """Fill ``step = b - new``; return ``d.t``, ``d.d`` and ``sum d`` for ``d = new - b``.
-
-    And before those whether any d is not 0: ``d.d`` may underflow.
-    """
+    """Fill ``step = -d``, ``d = new - b``; return whether any d is not 0, d.t, d.d and sum d."""
     moved, linear, square, change = False, 0.0, 0.0, 0.0
     for m in range(k):
         d = new[m] - b[m]
@@ -180,7 +176,7 @@ def _steps(t: Array, b: Array, k: int, new: Array, step: Array) -> tuple[bool, f
 
 @jit
 def _count_active(t: Array, b: Array, error: float, joint: bool) -> int:
-    """Count the violations on which the loss or ``b.t`` depends, each t being off by `error`."""
+    """Count the violations that the loss or ``b.t`` depends on if each t is off by `error`."""
     active = -1  # the label's own, which is 0, is not one
     for m in range(t.shape[0]):
         if t[m] > -error or b[m] > 0.0:
@@ -192,9 +188,9 @@ def _count_active(t: Array, b: Array, error: float, joint: bool) -> int:
 def _firmness(t: Array, b: Array, label: int, upper: float, joint: bool) -> float:
     """Return how far each t may move, relative to any other, before this row's b must move.
 
-    It is 0 unless b is at a vertex of its feasible set. Weston-Watkins: each b_m is 0 with t_m < 0
-    or `upper` with t_m > 0. Crammer-Singer: b is 0 and all t are negative, or one b_m is `upper`
-    and its t_m the largest, and positive.
+    It is 0 unless b is an optimal vertex of its feasible set. Weston-Watkins: each b_m is 0 with
+    t_m < 0 or `upper` with t_m > 0. Crammer-Singer: b is 0 and all t are negative, or one b_m is
+    `upper`, and its t_m the largest and positive.
     """
     firm = np.inf
     if not joint:
@@ -222,7 +218,7 @@ def _firmness(t: Array, b: Array, label: int, upper: float, joint: bool) -> floa
 
 @jit_inline
 def _firmness_seen(t: Array, b: Array, few: int, upper: float, least: float, most: float) -> float:
-    """Return `_firmness` from what `movable_duals` tells of those left out; 0 if it may be more."""
+    """Return a lower bound on `_firmness`, from what `movable_duals` picked and left out."""
     if few == 0:
         return max(min(-least, most), 0.0)
     if few == 1 and b[0] == upper:
@@ -250,7 +246,7 @@ def _violation(t: Array, b: Array, k: int, upper: float, joint: bool) -> float:
 
 @jit
 def signed_duals(beta: Duals, members: Array, y: Array, out: Array) -> None:
-    """Fill in, a row per member, by how much of it the weights of each class are made up."""
+    """Fill in a row per member: its coefficient in the weights of each class."""
     for r in range(members.shape[0]):
         i = members[r]
         load_duals(beta, i, out[r])
@@ -273,13 +269,12 @@ def certify_rows_multiclass(
     totals: Array,
     b: Array,
 ) -> None:
-    """Add to the totals of a certificate, as `certify_rows` does.
+    """Add to the totals of a certificate, as `certify_rows` does; fill `firm` with `_firmness`.
 
-    Fills ``firm[r]``, for the r-th member, with `_firmness`. The scores of two classes are off by
-    ``n EPS (|x_i| (|w_l| + |w_m|) + |b_l| + |b_m|)`` together: `length`, that of W without the
-    intercepts, is to be multiplied by sqrt(2), and `level`, the largest intercept, by 2. What a row
-    loses beyond ``b.t`` moves by `error` for each class that counts, either way. `b` is scratch for
-    as many numbers as there are classes.
+    The scores of two classes are off by ``n EPS (|x_i| (|w_l| + |w_m|) + |b_l| + |b_m|)`` together:
+    at most sqrt(2) times the `length` of W without the intercepts, and twice the largest intercept,
+    `level`. The share of a row moves by `error` for each class that counts. `b` is scratch for a
+    number per class.
     """
     rows, sqnorm, y, cost, joint = data
     losses, low, spread, shares, seen = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -303,7 +298,7 @@ def certify_rows_multiclass(
         spread += wobble
         seen += share
         shares += share + 2.0 * wobble + sums * share
-        # A row with more than its cost has a feasible point beside it, all of b being less.
+        # A row with more than its cost has a feasible point nearby: b scaled down.
         excess = max((1.0 + sums) * total - cost[i], 0.0) if joint else 0.0
         if excess > 0.0:
             shares += excess / total * abs(product)

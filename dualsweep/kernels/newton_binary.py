@@ -37,8 +37,8 @@ class Phases(NamedTuple):
     scale: Array  # the derivative of b in the slack: 0 for rows that are not free
     weight: Array  # the weight of each row in the Gram matrix as it is
     picked: Array  # rows whose weight has changed
-    change: Array  # and by how much
-    span: Array  # the range of `picked` that is added at a time
+    change: Array  # of the weights of these
+    span: Array  # the range of `picked` to add
     numbers: Array
     direction: Array
     weights: Array  # per part: the weights of its b, padded
@@ -48,15 +48,15 @@ class Phases(NamedTuple):
 
 
 @jit
-def newton_phases(data: Phases, team: Array, looks: int) -> int:
-    """Do parts of phases with other threads; return after `looks` polls that find no part.
+def newton_phases(data: Phases, team: Array, polls: int) -> int:
+    """Do parts of phases with other threads; return after `polls` polls that find no part.
 
     MEASURE is `imply_dual` and the weights of b, AIM the responses to the direction and then
     `slope`, CHANGED `find_changed`; GRAM adds up the picked rows.
     """
     n = data.slack.shape[0]
     while True:
-        phase, part, count = next_part(team, looks)
+        phase, part, count = next_part(team, polls)
         if phase < 0:
             return phase
         rho, t = data.numbers[RHO], data.numbers[T]
@@ -130,11 +130,10 @@ def imply_dual(
     """Take a step, ``slack += step along``, then fill in the dual point that slacks imply.
 
     That is b of ``slack + rho anchor`` (`proximal_dual`), and `scale`, its derivative in the slack.
-    If the inner problem was `settled`, b becomes the anchor before. Returns the sum of the losses,
-    and that of their excess over what b proves.
+    If the inner problem is `settled`, the old b becomes the anchor first. Returns the sum of the
+    losses, and that of their excess over what b proves.
     """
-    losses = 0.0
-    excess = 0.0
+    losses, excess = 0.0, 0.0
     for t in range(slack.shape[0]):
         if settled:
             anchor[t] = b[t]
@@ -150,12 +149,8 @@ def imply_dual(
 def slope(
     slack: Array, along: Array, anchor: Array, cost: Array, loss: Loss, rho: float, t: float
 ) -> tuple[float, float]:
-    """Return ``sum_i b_i q_i`` and its derivative in t.
-
-    q is `along`, how slacks change in a whole step; b is the dual point at ``slack + t q``.
-    """
-    total = 0.0
-    curvature = 0.0
+    """Return ``sum_i b_i q_i`` at ``slack + t q``, and its derivative in t; q is `along`."""
+    total, curvature = 0.0, 0.0
     for i in range(slack.shape[0]):
         q = along[i]
         b, scale = proximal_dual(loss, cost[i], (slack[i] + t * q) + rho * anchor[i], rho)
@@ -170,9 +165,9 @@ def find_changed(
 ) -> tuple[int, int]:
     """Fill in the rows whose weight in the Gram matrix changes, and by how much.
 
-    Returns how many these are, and how many rows have a weight that is not 0.
-    Rows count from `first`. The weight of a free row is its `scale`, or 1 if all have a `common`
-    one, which the matrix is multiplied by. `weight` is brought up to date.
+        Returns how many these are, and how many rows have a weight that is not 0. The weight of a free
+    row is its `scale`, or 1 if all have a `common` one, by which the matrix is multiplied. `weight`
+    is brought up to date. Rows are counted from `first`.
     """
     n = 0
     weighted = 0
