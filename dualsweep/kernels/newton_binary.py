@@ -165,12 +165,11 @@ def find_changed(
 ) -> tuple[int, int]:
     """Fill in the rows whose weight in the Gram matrix changes, and by how much.
 
-        Returns how many these are, and how many rows have a weight that is not 0. The weight of a free
-    row is its `scale`, or 1 if all have a `common` one, by which the matrix is multiplied. `weight`
-    is brought up to date. Rows are counted from `first`.
+    Returns their number, and that of the rows whose weight is not 0. The weight of a free row is
+    its `scale`, or 1 if all have a `common` one, by which the matrix is multiplied. `weight` is
+    brought up to date. Rows are counted from `first`.
     """
-    n = 0
-    weighted = 0
+    n, weighted = 0, 0
     for t in range(scale.shape[0]):
         now = scale[t]
         if common and now != 0.0:
