@@ -79,7 +79,7 @@ def _row_loss(loss: Box, cost: float, slack: float) -> float:
 
 @implements(protocol.best_dual, Box)
 def _best_dual(loss: Box, cost: float, slack: float) -> float:
-    """Return the b in the box at which ``b slack - kink |b| - D b^2 / 2`` is largest."""
+    # b maximises b slack - kink |b| - D b^2 / 2 in the box
     lower, upper = cost * loss.lower, cost * loss.upper
     excess = _beyond(slack, loss.kink)
     if loss.diag > 0.0:
@@ -96,9 +96,9 @@ def _conjugate_parts(loss: Box, cost: float, a: float) -> tuple[float, float]:
 
 @implements(protocol.gap_share, Box)
 def _gap_share(loss: Box, cost: float, a: float, slack: float) -> float:
-    """Return ``best slack - kink |best| - D best^2 / 2`` minus the same at a."""
+    # share = best slack - kink |best| - D best^2 / 2, minus the same at a
     best, diag = best_dual(loss, cost, slack), loss.diag / cost
-    # without cancellation; the kink's slope is that of the side of the best
+    # without cancellation; the slope of kink |b| is that on the best one's side
     side = np.copysign(loss.kink, best if best != 0.0 else a)
     share = (best - a) * (slack - side - 0.5 * diag * (best + a))
     return share + 2.0 * loss.kink * abs(a) if a * side < 0.0 else share
@@ -136,7 +136,7 @@ def _dual_step(
     lower, upper = cost * loss.lower, cost * loss.upper
     grad = diag * a - slack
     curvature = sqnorm + diag
-    # The slope of kink |a| where a goes to; less than the kink where that is 0.
+    # The slope of kink |b| at the new b; less than the kink if that is 0.
     side = min(max(curvature * a - grad, -kink), kink)
     seen = grad + side
     # A zero row under the hinge loss has no curvature: its dual variable goes to a bound.
@@ -166,7 +166,7 @@ def _proximal_dual(loss: Box, cost: float, v: float, rho: float) -> tuple[float,
 
 @implements(protocol.is_settled, Box)
 def _is_settled(loss: Box, cost: float, a: float, slack: float, reach: float) -> bool:
-    # From these slacks on, for all rows, the best dual variable is at a bound.
+    # Beyond these slacks, the best dual variable is at a bound.
     below = loss.diag * loss.lower - loss.kink
     above = loss.diag * loss.upper + loss.kink
     at_lower = slack < below - reach and a == cost * loss.lower
@@ -188,7 +188,7 @@ class BoxArrays(ArrayLoss):
 
     def bounds(self, cost: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
         lower, upper = self.loss.lower, self.loss.upper
-        # An infinite bound times a cost of 0 is no number.
+        # An infinite bound times a cost of 0 is NaN.
         return lower * cost if lower > -inf else lower, upper * cost if upper < inf else upper
 
     def best_dual(self, cost: DeviceArray, slack: DeviceArray) -> DeviceArray:
@@ -255,11 +255,11 @@ class BoxArrays(ArrayLoss):
         return value - self.xp.clip(value, -kink, kink) if kink else value
 
     def _diag(self, cost: DeviceArray) -> DeviceArray:
-        """Return the diagonal of each row; a row without a cost gets that of a cost of 1."""
+        """Return the diagonal of each row, that of a cost of 1 for rows without a cost."""
         return self.loss.diag / self.xp.where(cost > 0, cost, self.xp.ones_like(cost))
 
     def _share(self, cost: DeviceArray, b: DeviceArray, slack: DeviceArray) -> DeviceArray:
-        """Return how much losses exceed what b proves; for b = 0 these are the losses."""
+        """Return how much losses exceed what b proves; with b = 0, the losses."""
         xp, kink = self.xp, self.loss.kink
         best = self.best_dual(cost, slack)
         if kink:

@@ -1,4 +1,4 @@
-"""What all problems share whose rows are in memory."""
+"""What problems share if their rows are in memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from .._typing import Array
+from .._typing import Array, DualPoint
 from ..rows.passes import Passes
 
 Own = TypeVar("Own", bound="MemoryProblem")
@@ -24,8 +24,8 @@ class MemoryProblem:
     # Numbers of the rows that are part of the problem.
     candidates: Array = field(default=None, kw_only=True)  # type: ignore[arg-type]
 
-    in_place = False  # whether a new dual point takes the place of the old one
-    outdated = False  # whether rows were lost since weights were last summed up
+    in_place = False  # whether a new dual point overwrites the old one
+    outdated = False  # whether rows were lost since weights were last summed
 
     def __post_init__(self) -> None:
         if self.candidates is None:
@@ -54,6 +54,10 @@ class MemoryProblem:
     def gap_of_gradient(self, gradient: Array) -> float:
         """Return the gap of an inner problem of Newton's method with this gradient."""
         return 0.5 * float(gradient @ gradient)
+
+    def best_scale(self, members: Array, alpha: DualPoint, slack: Array, w: Array) -> float:
+        """Return the s in [0, 1] for which the gap of ``s * alpha`` is smallest, 1 if unknown."""
+        return 1.0
 
     def check_rows(self) -> None:
         """Raise ValueError if rows are not finite any more."""
