@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from .._jit import generic, implements, jit, jit_inline, jit_sums
 from .._team import finish_part, next_part
 from .._typing import Array
@@ -80,12 +82,6 @@ def _level(u: Array, label: int, cost: float, joint: bool) -> tuple[float, float
     return top, level, True
 
 
-@jit_inline
-def _is_free(value: float, cost: float, joint: bool) -> bool:
-    """Return whether a dual variable moves with its u, from how far u is above the level."""
-    return value > 0.0 and (joint or value < cost)
-
-
 @jit
 def implied_dual_multiclass(
     rows: ClassSlacks, joint: bool, rho: float, step: float, signed: Array
@@ -98,7 +94,7 @@ def implied_dual_multiclass(
     y, cost, slack, along, anchor, u, b, free, bound = rows
     losses, excess = 0.0, 0.0
     for r in range(slack.shape[0]):
-        label = y[r]
+        label, upper = y[r], np.inf if joint else cost[r]
         for m in range(slack.shape[1]):
             if step != 0.0:
                 slack[r, m] += step * along[r, m]
@@ -107,8 +103,8 @@ def implied_dual_multiclass(
         loss, product, total = 0.0, 0.0, 0.0
         for m in range(slack.shape[1]):
             value = max((u[r, m] - top) - level, 0.0)
-            b[r, m] = 0.0 if m == label else (value if joint else min(value, cost[r]))
-            free[r, m] = m != label and _is_free(value, cost[r], joint)
+            b[r, m] = min(value, upper) if m != label else 0.0
+            free[r, m] = m != label and 0.0 < value < upper
             s = slack[r, m] if m != label else 0.0
             loss = max(loss, s) if joint else loss + max(s, 0.0)
             product += b[r, m] * s
@@ -138,7 +134,7 @@ def slope_multiclass(
     y, cost, u, q = rows.y, rows.cost, rows.u, rows.along
     total, curvature = 0.0, 0.0
     for r in range(u.shape[0]):
-        label = y[r]
+        label, upper = y[r], np.inf if joint else cost[r]
         for m in range(u.shape[1]):
             v[m] = u[r, m] + t * q[r, m] / rho
         top, level, bound = _level(v, label, cost[r], joint)
@@ -146,8 +142,8 @@ def slope_multiclass(
         for m in range(u.shape[1]):
             value = (v[m] - top) - level
             if m != label and value > 0.0:
-                total += (value if joint else min(value, cost[r])) * q[r, m]
-                if _is_free(value, cost[r], joint):
+                total += min(value, upper) * q[r, m]
+                if value < upper:
                     curvature += q[r, m] * q[r, m] / rho
                     along += q[r, m]
                     number += 1
