@@ -183,8 +183,7 @@ class BoxArrays(ArrayLoss):
     """A `Box` on arrays of one library."""
 
     def __init__(self, loss: Box, xp: Namespace) -> None:
-        super().__init__(xp)
-        self.loss = loss
+        self.loss, self.xp = loss, xp
 
     def bounds(self, cost: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
         lower, upper = self.loss.lower, self.loss.upper

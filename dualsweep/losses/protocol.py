@@ -16,7 +16,6 @@ type of loss, and have no branch on it. A loss is a NamedTuple in a module of it
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from math import inf
 from typing import Any, Protocol
@@ -119,7 +118,7 @@ def tube(loss: Loss) -> float:
     """Return the size up to which slacks of either sign lose nothing."""
 
 
-class ArrayLoss(ABC):
+class ArrayLoss(Protocol):
     """The functions of a row, on arrays of a library with the array API.
 
     Costs are a column, or one number per row; slacks and dual variables may have a column per
@@ -127,36 +126,28 @@ class ArrayLoss(ABC):
     for them is finite.
     """
 
-    def __init__(self, xp: Namespace) -> None:
-        self.xp = xp
+    xp: Namespace
 
-    @abstractmethod
     def bounds(self, cost: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
         """Return `dual_bounds`; an infinite bound is a number."""
 
-    @abstractmethod
     def best_dual(self, cost: DeviceArray, slack: DeviceArray) -> DeviceArray:
         """Return the dual variables that fit slacks."""
 
-    @abstractmethod
     def losses(self, cost: DeviceArray, slack: DeviceArray, b: DeviceArray) -> DeviceArray:
         """Return each `row_loss`. If the loss is smooth, b are the best dual variables."""
 
-    @abstractmethod
     def proven(self, cost: DeviceArray, slack: DeviceArray, b: DeviceArray) -> DeviceArray:
         """Return ``b slack - conjugate(b)``, which is at most the loss."""
 
-    @abstractmethod
     def conjugate_parts(self, cost: DeviceArray, b: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
         """Return `conjugate_parts` of each row."""
 
-    @abstractmethod
     def proximal_dual(
         self, cost: DeviceArray, v: DeviceArray, rho: DeviceArray
     ) -> tuple[DeviceArray, DeviceArray]:
         """Return `proximal_dual` of each row."""
 
-    @abstractmethod
     def certified_share(
         self, cost: DeviceArray, b: DeviceArray, slack: DeviceArray, error: DeviceArray
     ) -> tuple[DeviceArray, DeviceArray, DeviceArray, DeviceArray]:

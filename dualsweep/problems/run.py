@@ -29,10 +29,6 @@ class Problem(Protocol):
     """What a run asks of a problem; sweepers and Newton's method ask for more."""
 
     @property
-    def n_rows(self) -> int:
-        """Rows, with and without a cost."""
-
-    @property
     def candidates(self) -> Members:
         """Numbers of the rows that are part of the problem."""
 
@@ -43,10 +39,6 @@ class Problem(Protocol):
     @property
     def outdated(self) -> bool:
         """Whether rows and their dual variables were lost since weights were last summed."""
-
-    @property
-    def weights_shape(self) -> tuple[int, ...]:
-        """Shape of the weights."""
 
     def zero_weights(self) -> Array:
         """Return weights to start from."""
