@@ -787,10 +787,10 @@ def solve_system(slacks, right, left, most, stop=lambda: False):
     And whether it is less accurate than it was to be.
     """
     hessian, before = BlockHessian(slacks, RHO), slacks.cg_steps
-    found, [short] = conjugate_gradients(
-        hessian, -right, np.array([True]), np.array([left]), most, BLOCKS, stop
-    )
-    hessian.close()
+    with hessian.in_use():
+        found, [short] = conjugate_gradients(
+            hessian, -right, np.array([True]), np.array([left]), most, BLOCKS, stop
+        )
     return found, slacks.cg_steps - before, short
 
 

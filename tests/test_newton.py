@@ -175,7 +175,7 @@ def test_conjugate_gradients_reach_the_same(tuned, loss, cost):
     newton_on_host(direct)
     tuned(DIRECT_WEIGHTS=0)
     iterative = new_run(problem)
-    assert HostBackend([iterative]).direct_worth == np.inf
+    assert HostBackend(iterative).direct_worth == np.inf
     newton_on_host(iterative)
     assert direct.converged
     assert iterative.converged

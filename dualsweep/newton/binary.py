@@ -16,6 +16,7 @@ from ..kernels.newton_binary import (
     AIM,
     CHANGED,
     GRAM,
+    IMPLY,
     MEASURE,
     RHO,
     SETTLED,
@@ -23,13 +24,11 @@ from ..kernels.newton_binary import (
     STEP,
     Phases,
     T,
-    imply_dual,
     newton_phases,
-    slope,
 )
 from ..problems.binary import BinaryProblem
 from ..rows.passes import SMALL_SUMS
-from .slacks import MemoryProblem, MemorySlacks, part_of, slacks_of
+from .slacks import MemoryProblem, MemorySlacks, slacks_of
 from .tuning import DIRECT
 
 # Pad to two cache lines, to avoid false sharing.
@@ -37,11 +36,11 @@ PADDING = 16
 
 
 class BinarySlacks(MemorySlacks):
-    """The slacks of a binary problem; for the parameters see `MemorySlacks`.
+    """The slacks of a binary problem.
 
     A pass over a few million entries takes a millisecond with many threads, and Python would take
     another to hand it over: passes are phases that a team of threads does. Where several problems
-    have passes in common, each is the work of one thread (`imply_together` and `aim_together`).
+    have passes in common (`measure_together`, `aim_together`), a problem is the work of one thread.
     """
 
     tuning = DIRECT
@@ -49,15 +48,14 @@ class BinarySlacks(MemorySlacks):
     def __init__(
         self, problem: BinaryProblem, w: Array, alpha: Array, stop: Callable[[], bool]
     ) -> None:
-        self.loss = problem.loss
-        self.y = part_of(problem.y, problem.candidates)
-        self.scale = np.empty(len(self.y))  # the derivative of b in the slack
-        self.gram: Array | None = None  # of the free rows, with these weights
-        self.exact = False
-        self.weight = np.zeros(len(self.y))
         super().__init__(problem, w, alpha, stop)
+        self.loss, n = problem.loss, len(self.y)
+        self.scale = np.empty(n)  # the derivative of b in the slack
+        self.gram: Array | None = None  # of the free rows, with these weights
+        self.weight, self.exact = np.zeros(n), False
         # How many parts there are, and how many where each adds to weights of its own.
-        self.parts, self.adding = self.passes.count_fine_parts(len(self.y))
+        self.parts, self.adding = self.passes.count_fine_parts(n)
+        self.shared = False  # whether threads are divided among several problems, not among parts
 
     def attach(self, problem: MemoryProblem) -> None:
         super().attach(problem)
@@ -83,36 +81,21 @@ class BinarySlacks(MemorySlacks):
         return weights, phases.sums[: self.adding].sum(axis=0)
 
     def imply(self, rho: float, step: float, settled: bool, coef: Array) -> Array:
-        """Do what `measure` does on one thread, but fill in coefficients instead of the weights."""
-        sums = imply_dual(
-            slack=self.slack,
-            along=self.along,
-            step=step,
-            anchor=self.anchor,
-            settled=settled,
-            cost=self.cost,
-            loss=self.loss,
-            rho=rho,
-            b=self.b,
-            scale=self.scale,
-        )
+        """Do what `measure` does, but fill in the rows' coefficients instead of the weights."""
+        sums = self._sum(IMPLY, {RHO: rho, STEP: step, SETTLED: settled})
         np.multiply(self.b, self.y, out=coef)
-        return np.array(sums)
+        return sums
 
     def aim(self, p: Array, rho: float, t: float) -> Array:
-        return self._do(AIM, self.parts, {RHO: rho, T: t}, p).sums.sum(axis=0)
+        return self._sum(AIM, {RHO: rho, T: t}, p)
 
     def aim_by_scores(self, scores: Array, rho: float, t: float) -> Array:
-        """Do what `aim` does on one thread, from the responses to p."""
+        """Do what `aim` does, from the responses to p."""
         np.multiply(-self.y, scores, out=self.along)
-        return self.slope_alone(rho, t)
+        return self.slope(rho, t)
 
     def slope(self, rho: float, t: float) -> Array:
-        return self._do(SLOPE, self.parts, {RHO: rho, T: t}).sums.sum(axis=0)
-
-    def slope_alone(self, rho: float, t: float) -> Array:
-        """Return `slope`, computed on one thread."""
-        return np.array(slope(self.slack, self.along, self.anchor, self.cost, self.loss, rho, t))
+        return self._sum(SLOPE, {RHO: rho, T: t})
 
     def duals(self) -> Array | SlottedDuals:
         self._dismiss()  # a certificate's passes come next
@@ -173,6 +156,11 @@ class BinarySlacks(MemorySlacks):
         out = np.zeros(self.passes.n_weights)
         self.passes.add_product(members, v, lambda some, scores: scale[some] * scores, out)
         return out
+
+    def _sum(self, phase: int, numbers: dict[int, float], direction: Array | None = None) -> Array:
+        """Do a phase of all rows; return its sums."""
+        count = 1 if self.shared else self.parts
+        return self._do(phase, count, numbers, direction).sums[:count].sum(axis=0)
 
     def _do(
         self, phase: int, count: int, numbers: dict[int, float], direction: Array | None = None

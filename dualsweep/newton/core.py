@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from .._typing import Array, DeviceArray
 from ..kernels.certificate import relative
-from ..problems.run import Run, poll_all
+from ..problems.run import poll_all
 from .backend import Backend, StartOverError
 from .gradients import conjugate_gradients
 
@@ -16,27 +14,17 @@ from .gradients import conjugate_gradients
 silent = np.errstate(over="ignore", invalid="ignore", divide="ignore")
 
 
+# The arrays of an `Iterate` with an entry per problem.
+PER_PROBLEM = "tol rho step settled tried stuck fresh by_factors inner_gap primal gap"
+
+
 @silent
-def newton(backend: Backend, runs: Sequence[Run]) -> Array:
-    """Take Newton steps until each run is over or gets stuck.
-
-    Parameters
-    ----------
-    backend : Backend
-        The rows, for as many problems as there are runs.
-    runs : sequence of Run
-        Limits, certificates and history of each problem.
-
-    Returns
-    -------
-    array
-        The penalty rho that each problem ended with.
-    """
-    iterate = Iterate(backend, runs)
+def newton(backend: Backend) -> None:
+    """Take Newton steps until each run is over or gets stuck."""
+    iterate = Iterate(backend)
     while True:
         try:
-            iterate.go()
-            return iterate.last_rho
+            return iterate.go()
         except StartOverError:
             iterate.begin()
 
@@ -44,19 +32,16 @@ def newton(backend: Backend, runs: Sequence[Run]) -> Array:
 class Iterate:
     """The weights w of some problems, the gaps they leave, and how they move on."""
 
-    def __init__(self, backend: Backend, runs: Sequence[Run]) -> None:
-        self.backend = backend
-        self.runs = np.array(runs, dtype=object)
-        self.numbers = np.arange(len(runs))  # of the problems that are left
-        self.last_rho = np.zeros(len(runs))
-        self.steps = 0
+    def __init__(self, backend: Backend) -> None:
+        self.backend, self.steps = backend, 0
         self.begin()
 
     def begin(self) -> None:
         """Start from the runs' weights and dual variables."""
         self.w, self.rho = self.backend.begin()
         self.tuning = self.backend.tuning
-        n = len(self.runs)
+        n = len(self.backend.runs)
+        self.tol = np.array([run.tol for run in self.backend.runs])
         self.step, self.settled = np.zeros(n), np.zeros(n, bool)  # since slacks were last measured
         self.tried = np.full(n, np.inf)  # what was near enough for an attempt that failed
         self.stuck, self.fresh = np.zeros((2, n), bool)  # fresh: adopted since the last step
@@ -85,21 +70,21 @@ class Iterate:
         if not self.fresh[~self.converged].all():
             self.measure()
             self.adopt(~self.converged & ~self.fresh)
-        self.last_rho[self.numbers] = self.rho
+        self._leave_rho()
 
     def poll(self) -> bool:
         """Return whether to stop at once."""
-        return poll_all(self.runs)
+        return poll_all(self.backend.runs)
 
     @property
     def over(self) -> Array:
         """Which problems need no more steps, or may take none."""
-        return np.array([run.over for run in self.runs])
+        return np.array([run.over for run in self.backend.runs])
 
     @property
     def converged(self) -> Array:
         """Which problems are solved."""
-        return np.array([run.converged for run in self.runs])
+        return np.array([run.converged for run in self.backend.runs])
 
     def measure(self) -> None:
         """Compute b, the gradient, and the gaps they prove."""
@@ -112,8 +97,7 @@ class Iterate:
     def try_certificates(self) -> None:
         """Certify the points that seem to be good enough, unless an attempt has just failed."""
         near = self.inner_gap if self.backend.weights_of_b else self.gap
-        tol = np.array([run.tol for run in self.runs])
-        ready = (self.gap <= self.tuning.try_at * tol * self.primal) & ~self.over
+        ready = (self.gap <= self.tuning.try_at * self.tol * self.primal) & ~self.over
         ready &= near < self.tuning.retry * self.tried
         self.tried[ready] = near[ready]
         self.adopt(ready)
@@ -127,8 +111,7 @@ class Iterate:
     @property
     def at_last_anchor(self) -> Array:
         """Where the solution of the inner problem proves enough."""
-        tol = np.array([run.tol for run in self.runs])
-        return self.gap - self.inner_gap <= self.tuning.last_anchor * tol * self.primal
+        return self.gap - self.inner_gap <= self.tuning.last_anchor * self.tol * self.primal
 
     @property
     def is_settled(self) -> Array:
@@ -138,14 +121,16 @@ class Iterate:
 
     def keep(self, going: Array) -> None:
         """Drop the other problems."""
-        self.last_rho[self.numbers] = self.rho
-        stay = np.flatnonzero(going)
+        self._leave_rho()
+        stay, take = np.flatnonzero(going), self.backend.space.take
         self.backend.keep(stay)
-        self.w, self.gradient = (
-            self.backend.take(each, stay, 1) for each in (self.w, self.gradient)
-        )
-        for name in PER_PROBLEM:
+        self.w, self.gradient = take(self.w, stay, 1), take(self.gradient, stay, 1)
+        for name in PER_PROBLEM.split():
             setattr(self, name, getattr(self, name)[stay])
+
+    def _leave_rho(self) -> None:
+        for run, rho in zip(self.backend.runs, self.rho.tolist(), strict=True):
+            run.rho = rho
 
     def move(self, going: Array) -> Array:
         """Take a step of the problems that are going; return which of them it led anywhere."""
@@ -160,14 +145,9 @@ class Iterate:
         def search(part: slice) -> Array:
             return self.line_search(todo[part], products[:, part], slopes[:, part], part)
 
-        if self.backend.apart:
-            parts = [slice(j, j + 1) for j in range(len(todo))]
-            t = np.concatenate(self.backend.map(lambda j: search(parts[j]), range(len(todo))))
-        else:
-            t = search(slice(0, len(todo)))
-        self.w = self.backend.move(self.w, p, t)
-        self.step = t
-        return t > 0.0
+        self.step = self.backend.search(search)
+        self.w = self.backend.move(self.w, p, self.step)
+        return self.step > 0.0
 
     def direction(self, going: Array) -> DeviceArray:
         """Return ``-Hessian^-1 gradient`` of the problems that are going, or about that."""
@@ -177,13 +157,10 @@ class Iterate:
             left = np.where(self.at_last_anchor, self.tuning.forcing_last, self.tuning.forcing)
             most = min(self.tuning.cg_steps, max(backend.direct_worth, 1.0))
             hessian = backend.hessian(self.rho)
-            try:
-                with backend.roughly():
-                    p, short = conjugate_gradients(
-                        hessian, self.gradient, iterative, left, most, self.tuning, self.poll
-                    )
-            finally:
-                hessian.close()
+            with hessian.in_use():
+                p, short = conjugate_gradients(
+                    hessian, self.gradient, iterative, left, most, self.tuning, self.poll
+                )
             if np.isfinite(backend.direct_worth):
                 self.by_factors |= short
         wanted = going & self.by_factors & ~iterative
@@ -217,23 +194,7 @@ class Iterate:
         self.steps += 1
         self.fresh &= ~moved
         for j in np.flatnonzero(moved).tolist():
-            run: Run = self.runs[j]
+            run = self.backend.runs[j]
             run.n_newton += 1
             gap = relative(float(self.gap[j]), float(self.primal[j]))
             run.tick(gap, self.backend.column(self.w, j))
-
-
-PER_PROBLEM = (
-    "runs",
-    "numbers",
-    "rho",
-    "step",
-    "settled",
-    "tried",
-    "stuck",
-    "fresh",
-    "by_factors",
-    "inner_gap",
-    "primal",
-    "gap",
-)

@@ -22,48 +22,30 @@ def conjugate_gradients(
 ) -> tuple[DeviceArray, Array]:
     """Solve ``Hessian p = -gradient`` for the problems that are wanted.
 
-    Parameters
-    ----------
-    hessian : Hessian
-        Products, the preconditioner and dot products.
-    gradient : array
-        The right sides, with their sign turned.
-    wanted : array of bool
-        Which problems; the others get 0.
-    left : array
-        The part of each gradient, as the preconditioner measures it, that may be left.
-    most : float
-        Steps to give up after.
-    tuning : Tuning
-        Whether more has to be solved as gradients become small, and when problems leave.
-    stop : callable
-        Returns whether to give up at once.
-
-    Returns
-    -------
-    array, array of bool
-        The solutions, and which of them are not as accurate as they were to be.
+    Only the part `left` of each gradient, as the preconditioner measures it, may be left. Gives up
+    after `most` steps, or when `stop` returns true. Returns the solutions, 0 for problems that are
+    not wanted, and which of them are less accurate than that.
     """
-    xp = hessian.xp
-    active = hessian.asarray(wanted)
+    space, xp = hessian.space, hessian.space.xp
+    active = space.asarray(wanted)
     residual = hessian.rounded(xp.where(active, -gradient, xp.zeros_like(gradient)))
     solution = xp.zeros_like(residual)
     scaled = p = hessian.precondition(residual)
     size = hessian.dots(residual, scaled)
-    forcing = hessian.asarray(left**2, size.dtype)
+    forcing = space.asarray(left**2, size.dtype)
     enough = size * (xp.minimum(forcing, size) if tuning.superlinear else forcing)
     places, done = np.arange(len(wanted)), []
     steps = 0
     while True:
-        going = hessian.numpy(active)
+        going = space.numpy(active)
         if not going.any() or steps >= most or stop():
             break
         if going.sum() <= tuning.cg_leave * len(going) and len(going) > 1:
             stay, go = np.flatnonzero(going), np.flatnonzero(~going)
-            done.append((places[go], hessian.take(solution, go, 1)))
+            done.append((places[go], space.take(solution, go, 1)))
             places, going = places[stay], going[stay]
-            p, residual, solution = (hessian.take(a, stay, 1) for a in (p, residual, solution))
-            size, enough, active = (hessian.take(a, stay, 0) for a in (size, enough, active))
+            p, residual, solution = (space.take(a, stay, 1) for a in (p, residual, solution))
+            size, enough, active = (space.take(a, stay, 0) for a in (size, enough, active))
             hessian = hessian.keep(stay)
         product = hessian.product(p)
         curvature = hessian.dots(p, product)
@@ -86,7 +68,7 @@ def conjugate_gradients(
     done.append((places, solution))
     order = np.argsort(np.concatenate([numbers for numbers, _ in done]))
     whole = xp.concat([columns for _, columns in done], axis=1)
-    return hessian.take(whole, order, 1), short
+    return space.take(whole, order, 1), short
 
 
 def _ratio(xp: Namespace, a: DeviceArray, b: DeviceArray, chosen: DeviceArray) -> DeviceArray:

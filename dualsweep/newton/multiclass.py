@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +25,7 @@ from ..kernels.newton_multiclass import (
 )
 from ..problems.multiclass import MulticlassProblem
 from .backend import Hessian
-from .slacks import MemorySlacks, part_of, slacks_of
+from .slacks import MemorySlacks, slacks_of
 from .tuning import BLOCKS, BLOCKS_WORTH, MULTICLASS
 
 TABLES = 6  # of rows and classes, that Newton steps have
@@ -45,8 +47,17 @@ def has_room(problem: MulticlassProblem) -> bool:
     return numbers <= max(problem.passes.n_stored, _tuning.SMALL_TABLES)
 
 
+class Curved(NamedTuple):
+    """Rows whose dual variables move with their slacks: their numbers, classes, and how."""
+
+    members: Array
+    y: Array
+    free: Array
+    bound: Array
+
+
 class MulticlassSlacks(MemorySlacks):
-    """The slacks of a problem of many classes; for the parameters see `MemorySlacks`."""
+    """The slacks of a problem of many classes."""
 
     def __init__(
         self,
@@ -56,14 +67,12 @@ class MulticlassSlacks(MemorySlacks):
         stop: Callable[[], bool],
     ) -> None:
         self.joint, self.n_classes = problem.joint, problem.n_classes
-        self.y = part_of(problem.y, problem.candidates)
         super().__init__(problem, w, alpha, stop)
         self.light = max(_tuning.LIGHT_ROWS // self.n_classes, 1)
         self.u = np.empty_like(self.slack)  # what b is the projection of
         self.free = np.empty(self.slack.shape, bool)  # which dual variables move with their slacks
         self.bound = np.empty(len(self.y), bool)  # whether their sum does not
-        # The rows with free dual variables, once they are known.
-        self.curved: tuple[Array, Array, Array, Array] | None = None
+        self.curved: Curved | None = None  # once it is known
         self.in_blocks = w.size > _tuning.DIRECT_WEIGHTS and has_blocks(problem)
         self.tuning = BLOCKS if self.in_blocks else MULTICLASS
         self.factors: Array | None = None  # of the Hessian's blocks of single classes
@@ -137,23 +146,21 @@ class MulticlassSlacks(MemorySlacks):
 
         return self.passes.sum(slope_of, len(self.members), part_rows=self.light)
 
-    def curved_rows(self) -> tuple[Array, Array, Array, Array]:
-        """Return the rows with free dual variables, their classes, and their `free` and `bound`.
-
-        A single free one does not move if the sum of the row is at its bound.
-        """
+    def curved_rows(self) -> Curved:
+        """Return the rows whose dual variables move with their slacks."""
         if self.curved is None:
             rows = np.concatenate(self.passes.each(self._curved_of, len(self.y), self.light))
-            self.curved = rows, self.y[rows], self.free[rows], self.bound[rows]
+            self.curved = Curved(*(a[rows] for a in (self.members, self.y, self.free, self.bound)))
         return self.curved
 
     def _curved_of(self, part: slice) -> Array:
+        """Return rows of a part; a single free variable does not move if the sum cannot."""
         numbers = np.count_nonzero(self.free[part], axis=1)
         return part.start + np.flatnonzero(numbers > self.bound[part])
 
     def hessian(self, rho: float, exact: bool) -> tuple[Array | None, float]:
         k = self.n_classes
-        rows, y, free, bound = self.curved_rows()
+        members, y, free, bound = self.curved_rows()
 
         def factors(some: slice) -> tuple[Array, Array, Array]:
             n = some.stop - some.start
@@ -162,25 +169,17 @@ class MulticlassSlacks(MemorySlacks):
             curvature_factors(y[some], free[some], bound[some], rho, counts, classes, M)
             return counts, classes, M
 
-        return self.passes.gram_many(self.members[rows], factors, k, self.stop), 1.0
+        return self.passes.gram_many(members, factors, k, self.stop), 1.0
 
     def product(self, v: Array, rho: float) -> Array:
-        rows, y, free, bound = self.curved_rows()
-        members, k, narrow = self.members[rows], self.n_classes, self.passes.rows.data.dtype
-        V = v.astype(narrow, order=self.passes.order)  # the direction need not be exact
+        members, y, free, bound = self.curved_rows()
+        rows, k = self.passes.rows, self.n_classes
+        V = v.astype(rows.data.dtype, order=self.passes.order)  # the direction need not be exact
 
         def add(part: slice, W: Array) -> None:
+            classes, scratch = np.empty(k, np.int64), np.empty((2, k))
             add_curvature(
-                rows=self.passes.rows,
-                members=members[part],
-                y=y[part],
-                free=free[part],
-                bound=bound[part],
-                rho=rho,
-                V=V,
-                out=W,
-                classes=np.empty(k, np.int64),
-                scratch=np.empty((2, k)),
+                rows, members[part], y[part], free[part], bound[part], rho, V, W, classes, scratch
             )
 
         out: Array = self.problem.zero_weights()
@@ -200,7 +199,7 @@ class MulticlassSlacks(MemorySlacks):
 
         To precondition with them, some of many rows stand for all, and float32 is enough.
         """
-        rows, y, free, bound = self.curved_rows()
+        members, y, free, bound = self.curved_rows()
         diagonal, d = np.empty(free.shape), self.passes.n_weights
         curvature_diagonal(y, free, bound, rho, diagonal)
         if self.factors is None:
@@ -211,10 +210,10 @@ class MulticlassSlacks(MemorySlacks):
             own = np.flatnonzero(diagonal[:, m])
             every = max(len(own) // (_tuning.SAMPLE * d), 1)
             own = own[::every]
-            members, scale = self.members[rows[own]], every * diagonal[own, m]
+            scale = every * diagonal[own, m]
             for exact in (False, True):
                 gram, factor = np.zeros((d, d)), None
-                if self.passes.add_gram(members, scale, gram, self.stop, exact):
+                if self.passes.add_gram(members[own], scale, gram, self.stop, exact):
                     factor = regular_cholesky(gram)
                 if factor is not None or self.stop():
                     break
@@ -231,21 +230,18 @@ class BlockHessian(Hessian):
     """
 
     def __init__(self, slacks: MulticlassSlacks, rho: float) -> None:
-        rows, y, free, bound = slacks.curved_rows()
+        curved = slacks.curved_rows()
         passes, k, factors = slacks.passes, slacks.n_classes, slacks.factors
         assert factors is not None
         d = passes.n_weights
-        parts = passes.parts_to_add(len(rows), d * k, _tuning.CURVED_ROWS)
+        parts = passes.parts_to_add(len(curved.members), d * k, _tuning.CURVED_ROWS)
         n, flat = len(parts), np.empty((len(parts), d * k))
         by_class = flat.reshape(n, k, d).transpose(0, 2, 1)
         direction, product, residual, solved = np.zeros((4, k, d))
         self.slacks, self.n_parts = slacks, n
         self.phases = ClassPhases(
             rows=passes.rows,
-            members=slacks.members[rows],
-            y=y,
-            free=free,
-            bound=bound,
+            **curved._asdict(),
             rho=rho,
             bounds=np.array([0, *(part.stop for part in parts)]),
             factors=factors,
@@ -285,8 +281,12 @@ class BlockHessian(Hessian):
     def dots(self, A: Array, B: Array) -> Array:
         return np.array([A.ravel("F") @ B.ravel("F")])
 
-    def close(self) -> None:
-        self.team.dismiss()
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self.team.dismiss()
 
 
 slacks_of.register(MulticlassProblem, MulticlassSlacks)

@@ -13,7 +13,6 @@ from .._typing import Array
 from ..kernels.duals import SlottedDuals
 from ..problems.binary import BinaryProblem
 from ..problems.multiclass import MulticlassProblem
-from ..rows.passes import Passes
 from .backend import Hessian
 from .tuning import Tuning
 
@@ -66,21 +65,7 @@ class Slacks(ABC):
 
 
 class MemorySlacks(Slacks):
-    """The slacks of rows in memory.
-
-    Parameters
-    ----------
-    problem : BinaryProblem or MulticlassProblem
-        The rows, with labels and costs.
-    w : array
-        The weights to compute slacks of.
-    alpha : array or SlottedDuals
-        Dual variables: the first anchor.
-    stop : callable
-        Returns whether to stop at once.
-    """
-
-    passes: Passes
+    """The slacks at the weights w of rows in memory, with dual variables as the first anchor."""
 
     def __init__(
         self,
@@ -92,12 +77,16 @@ class MemorySlacks(Slacks):
         self.stop = stop
         self.attach(problem)
         self.members: Array = problem.candidates
-        self.cost = part_of(problem.cost, self.members)
+        self.y, self.cost = (part_of(each, self.members) for each in (problem.y, problem.cost))
         self.anchor: Array = problem.duals_of(alpha, self.members)
         self.slack = self.first_slack()
         self.along = np.zeros_like(self.slack)  # how slacks change in a whole step
-        self.passes.scan(self.members, w, self._start, 0)
         self.b = np.empty_like(self.slack)
+
+        def start(part: slice, scores: Array, totals: Array) -> None:
+            self.slack[part] += self.change(part, scores)
+
+        self.passes.scan(self.members, w, start, 0)
 
     def attach(self, problem: MemoryProblem) -> None:
         """Take the rows, as a problem."""
@@ -117,9 +106,6 @@ class MemorySlacks(Slacks):
 
     def duals(self) -> Array | SlottedDuals:
         return self.problem.alpha_of(self.members, self.b)
-
-    def _start(self, part: slice, scores: Array, totals: Array) -> None:
-        self.slack[part] += self.change(part, scores)
 
 
 def part_of(array: Array, members: Array) -> Array:
