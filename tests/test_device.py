@@ -24,8 +24,7 @@ from dualsweep._host import to_host
 from dualsweep.estimators._device import _compat, space_of
 from dualsweep.io import load_model, save_liblinear, save_model
 from dualsweep.losses import LOSSES
-from dualsweep.newton.core import Iterate
-from dualsweep.newton.gradients import conjugate_gradients
+from dualsweep.newton.core import Iterate, conjugate_gradients
 from dualsweep.placements import OnDevice, training_data
 from dualsweep.placements.device.arrays import OnHost, Space
 from dualsweep.placements.device.backend import DeviceBackend, DeviceHessian

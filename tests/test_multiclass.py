@@ -42,7 +42,7 @@ from dualsweep.kernels.newton_multiclass import (
     implied_dual_multiclass,
     slope_multiclass,
 )
-from dualsweep.newton.gradients import conjugate_gradients
+from dualsweep.newton.core import conjugate_gradients
 from dualsweep.newton.host import PlainHessian
 from dualsweep.newton.multiclass import BlockHessian
 from dualsweep.newton.slacks import slacks_of

@@ -18,8 +18,8 @@ from ..rows.layouts import CSRRows, DenseRows, Rows
 # The phases: all but the last are in parts of all rows, that in parts of the picked rows.
 MEASURE, IMPLY, AIM, SLOPE, CHANGED, GRAM = range(6)
 
-# Places in `Phases.numbers`.
-RHO, STEP, T, SETTLED = range(4)
+# Places in `Phases.numbers`: the penalty, how far to go along, and whether b becomes the anchor.
+RHO, STEP, SETTLED = range(3)
 
 
 class Phases(NamedTuple):
@@ -59,12 +59,12 @@ def newton_phases(data: Phases, team: Array, looks: int) -> int:
         phase, part, count = next_part(team, looks)
         if phase < 0:
             return phase
-        rho, t = data.numbers[RHO], data.numbers[T]
+        rho, step = data.numbers[RHO], data.numbers[STEP]
         rows = slice(n * part // count, n * (part + 1) // count)
         slack, along, anchor = data.slack[rows], data.along[rows], data.anchor[rows]
         members, y, cost, b = data.members[rows], data.y[rows], data.cost[rows], data.b[rows]
         if phase in (MEASURE, IMPLY):
-            settled, step = data.numbers[SETTLED] != 0.0, data.numbers[STEP]
+            settled = data.numbers[SETTLED] != 0.0
             data.sums[part, 0], data.sums[part, 1] = imply_dual(
                 slack, along, step, anchor, settled, cost, data.loss, rho, b, data.scale[rows]
             )
@@ -79,7 +79,7 @@ def newton_phases(data: Phases, team: Array, looks: int) -> int:
                 for i in range(members.shape[0]):
                     along[i] = -y[i] * row_dot(data.rows, members[i], data.direction)
             data.sums[part, 0], data.sums[part, 1] = slope(
-                slack, along, anchor, cost, data.loss, rho, t
+                slack, along, anchor, cost, data.loss, rho, step
             )
         elif phase == CHANGED:
             data.found[part] = find_changed(

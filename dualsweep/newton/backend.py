@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -48,20 +47,18 @@ class Arrays:
         return self.xp.take(array, self.asarray(places), axis=axis)
 
 
-class Hessian(ABC):
+class Hessian(Protocol):
     """A product and a preconditioner, for conjugate gradients."""
 
-    space = Arrays()
+    space: Arrays = Arrays()
 
     def in_use(self) -> AbstractContextManager[None]:
         """Return a ``with`` block for products; at its end, threads are released."""
         return nullcontext()
 
-    @abstractmethod
     def product(self, p: DeviceArray) -> DeviceArray:
         """Return the Hessian, its ridge included, times p."""
 
-    @abstractmethod
     def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
         """Return the dot product of each problem's columns."""
 
@@ -78,39 +75,34 @@ class Hessian(ABC):
         return self
 
 
-class Backend(ABC):
+class Backend(Protocol):
     """The rows of some problems: their slacks, their anchors, and the dual points b they imply.
 
     Weights, directions and gradients are arrays of the backend's library, of shape (n_weights,
     n_columns). A problem has a column, or is all columns. Numbers per problem are NumPy arrays.
     """
 
-    space = Arrays()
-    weights_of_b = True  # whether a certificate is about the weights of b, not about w
+    space: Arrays = Arrays()
+    weights_of_b: bool = True  # whether a certificate is about the weights of b, not about w
     runs: Sequence[Run]  # limits, certificates and history of each problem
     tuning: Tuning  # the constants, after `begin`
     direct_worth: float  # steps of conjugate gradients that take as long as a direct step
 
-    @abstractmethod
     def begin(self) -> tuple[DeviceArray, Array]:
         """Return the weights and the penalties rho to start from; compute the slacks."""
 
-    @abstractmethod
     def measure(self, w: DeviceArray, rho: Array, step: Array, settled: Array) -> Measured:
         """Let slacks take a step along the direction, to w; then compute b and what it proves.
 
         Where the inner problem was settled, b becomes the anchor first.
         """
 
-    @abstractmethod
     def along(self, w: DeviceArray, p: DeviceArray, gradient: DeviceArray) -> Array:
         """Return per problem the products of w, p and the gradient with p, w and p penalised."""
 
-    @abstractmethod
     def aim(self, p: DeviceArray, rho: Array) -> Array:
         """Let p be a whole step; return `slope` at its end."""
 
-    @abstractmethod
     def slope(self, t: Array, rho: Array, part: slice) -> Array:
         """Return ``sum_i b_i q_i`` where slacks have changed by t q, and its derivative in t.
 
@@ -121,26 +113,20 @@ class Backend(ABC):
         """Return what a line search finds, here for all problems at once."""
         return line_search(slice(0, len(self.runs)))
 
-    @abstractmethod
     def move(self, w: DeviceArray, p: DeviceArray, t: Array) -> DeviceArray:
         """Return ``w + t p``, which may be w itself; p need not be finite where t is 0."""
 
-    @abstractmethod
     def direct(self, gradient: DeviceArray, rho: Array, wanted: Array) -> DeviceArray:
         """Return ``-Hessian^-1 gradient`` by factorisation; NaN or 0 if not wanted or stopped."""
 
-    @abstractmethod
     def hessian(self, rho: Array) -> Hessian:
         """Return the Hessians for conjugate gradients."""
 
-    @abstractmethod
     def adopt(self, w: DeviceArray, rho: Array, chosen: Array) -> None:
         """Certify the dual points of the chosen problems; their runs keep what is better."""
 
-    @abstractmethod
     def keep(self, stay: Array) -> None:
         """Drop all problems but some."""
 
-    @abstractmethod
     def column(self, w: DeviceArray, j: int) -> DeviceArray:
         """Return the weights of the j-th problem, for people to look at."""

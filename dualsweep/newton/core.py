@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from .._typing import Array, DeviceArray
+from .._typing import Array, DeviceArray, Namespace
 from ..kernels.certificate import relative
 from ..problems.run import poll_all
-from .backend import Backend, StartOverError
-from .gradients import conjugate_gradients
+from .backend import Backend, Hessian, StartOverError
+from .tuning import Tuning
 
 # A direction that is not finite ends the method. (Each thread has settings of its own.)
 silent = np.errstate(over="ignore", invalid="ignore", divide="ignore")
-
 
 # The arrays of an `Iterate` with an entry per problem.
 PER_PROBLEM = "tol rho step settled tried stuck fresh by_factors inner_gap primal gap"
@@ -70,7 +71,6 @@ class Iterate:
         if not self.fresh[~self.converged].all():
             self.measure()
             self.adopt(~self.converged & ~self.fresh)
-        self._leave_rho()
 
     def poll(self) -> bool:
         """Return whether to stop at once."""
@@ -93,6 +93,8 @@ class Iterate:
         self.gradient, self.inner_gap = found.gradient, found.inner_gap
         self.primal = 0.5 * found.size + found.losses
         self.gap = self.inner_gap + np.maximum(found.excess, 0.0)
+        for run, rho in zip(self.backend.runs, self.rho.tolist(), strict=True):
+            run.rho = rho
 
     def try_certificates(self) -> None:
         """Certify the points that seem to be good enough, unless an attempt has just failed."""
@@ -121,16 +123,11 @@ class Iterate:
 
     def keep(self, going: Array) -> None:
         """Drop the other problems."""
-        self._leave_rho()
         stay, take = np.flatnonzero(going), self.backend.space.take
         self.backend.keep(stay)
         self.w, self.gradient = take(self.w, stay, 1), take(self.gradient, stay, 1)
         for name in PER_PROBLEM.split():
             setattr(self, name, getattr(self, name)[stay])
-
-    def _leave_rho(self) -> None:
-        for run, rho in zip(self.backend.runs, self.rho.tolist(), strict=True):
-            run.rho = rho
 
     def move(self, going: Array) -> Array:
         """Take a step of the problems that are going; return which of them it led anywhere."""
@@ -139,13 +136,10 @@ class Iterate:
         todo = going & np.isfinite(pp) & (first < 0.0)
         if not todo.any():
             return todo
-        slopes = self.backend.aim(p, self.rho)
-        products = np.array([wp, pp, first])
-
-        def search(part: slice) -> Array:
-            return self.line_search(todo[part], products[:, part], slopes[:, part], part)
-
-        self.step = self.backend.search(search)
+        slopes, products = self.backend.aim(p, self.rho), np.array([wp, pp, first])
+        self.step = self.backend.search(
+            lambda part: self.line_search(todo[part], products[:, part], slopes[:, part], part)
+        )
         self.w = self.backend.move(self.w, p, self.step)
         return self.step > 0.0
 
@@ -156,11 +150,9 @@ class Iterate:
         if iterative.any():
             left = np.where(self.at_last_anchor, self.tuning.forcing_last, self.tuning.forcing)
             most = min(self.tuning.cg_steps, max(backend.direct_worth, 1.0))
-            hessian = backend.hessian(self.rho)
+            hessian, more = backend.hessian(self.rho), (left, most, self.tuning, self.poll)
             with hessian.in_use():
-                p, short = conjugate_gradients(
-                    hessian, self.gradient, iterative, left, most, self.tuning, self.poll
-                )
+                p, short = conjugate_gradients(hessian, self.gradient, iterative, *more)
             if np.isfinite(backend.direct_worth):
                 self.by_factors |= short
         wanted = going & self.by_factors & ~iterative
@@ -198,3 +190,69 @@ class Iterate:
             run.n_newton += 1
             gap = relative(float(self.gap[j]), float(self.primal[j]))
             run.tick(gap, self.backend.column(self.w, j))
+
+
+def conjugate_gradients(
+    hessian: Hessian,
+    gradient: DeviceArray,
+    wanted: Array,
+    left: Array,
+    most: float,
+    tuning: Tuning,
+    stop: Callable[[], bool],
+) -> tuple[DeviceArray, Array]:
+    """Solve ``Hessian p = -gradient`` for the problems that are wanted.
+
+    Only the part `left` of each gradient, as the preconditioner measures it, may be left. Gives up
+    after `most` steps, or when `stop` returns true. Returns the solutions, 0 for problems that are
+    not wanted, and which of them are less accurate than that.
+    """
+    space, xp = hessian.space, hessian.space.xp
+    active = space.asarray(wanted)
+    residual = hessian.rounded(xp.where(active, -gradient, xp.zeros_like(gradient)))
+    solution = xp.zeros_like(residual)
+    scaled = p = hessian.precondition(residual)
+    size = hessian.dots(residual, scaled)
+    forcing = space.asarray(left**2, size.dtype)
+    enough = size * (xp.minimum(forcing, size) if tuning.superlinear else forcing)
+    places, done = np.arange(len(wanted)), []
+    steps = 0
+    while True:
+        going = space.numpy(active)
+        if not going.any() or steps >= most or stop():
+            break
+        if going.sum() <= tuning.cg_leave * len(going) and len(going) > 1:
+            stay, go = np.flatnonzero(going), np.flatnonzero(~going)
+            done.append((places[go], space.take(solution, go, 1)))
+            places, going = places[stay], going[stay]
+            p, residual, solution = (space.take(a, stay, 1) for a in (p, residual, solution))
+            size, enough, active = (space.take(a, stay, 0) for a in (size, enough, active))
+            hessian = hessian.keep(stay)
+        product = hessian.product(p)
+        curvature = hessian.dots(p, product)
+        flat = active & ~(curvature > 0)
+        active = active & ~flat
+        length = _ratio(xp, size, curvature, active)
+        if steps == 0:  # along an intercept that no row holds
+            length = xp.where(flat, xp.ones_like(length), length)
+        solution = solution + length * p
+        residual = residual - length * product
+        scaled = hessian.precondition(residual)
+        before, size = size, hessian.dots(residual, scaled)
+        active = active & (size > enough)
+        p = scaled + _ratio(xp, size, before, active) * p
+        steps += 1
+    short = np.zeros(len(wanted), bool)
+    short[places[going]] = True
+    if not done:
+        return solution, short
+    done.append((places, solution))
+    order = np.argsort(np.concatenate([numbers for numbers, _ in done]))
+    whole = xp.concat([columns for _, columns in done], axis=1)
+    return space.take(whole, order, 1), short
+
+
+def _ratio(xp: Namespace, a: DeviceArray, b: DeviceArray, chosen: DeviceArray) -> DeviceArray:
+    """Return a / b where that is chosen and b positive, elsewhere 0."""
+    chosen = chosen & (b > 0)
+    return xp.where(chosen, a / xp.where(chosen, b, xp.ones_like(b)), xp.zeros_like(a))

@@ -38,16 +38,17 @@ class HostBackend(Backend):
         self.direct_worth = 0.0 if prod(self.shape) <= _tuning.DIRECT_WEIGHTS else inf
 
     def begin(self) -> tuple[Array, Array]:
-        weights = [_first_weights(run) for run in self.runs]
+        def start(run: PointRun) -> tuple[Array, Slacks]:
+            w = run.w.copy("K")
+            if run.primal > run.problem.primal_at_zero:  # worse than no weights at all
+                w[:] = 0.0
+            return w, slacks_of(run.problem, w, run.alpha, run.poll)
 
-        def slacks(j: int) -> Slacks:
-            run = self.runs[j]
-            return slacks_of(run.problem, weights[j], run.alpha, run.poll)
-
-        self.slacks = self.workers.map(slacks, range(len(self.runs)))
+        weights, slacks = zip(*self.workers.map(start, self.runs), strict=True)
+        self.slacks = list(slacks)
         if len(self.runs) > 1:
             for each in self._together:
-                each.workers, each.shared = Workers(), True
+                each.shared = True
         self.tuning, self.exact = self.slacks[0].tuning, [False] * len(self.runs)
         rho = [
             0.0 if each.smooth else float(self.tuning.first_rho * each.scale / each.mean_cost)
@@ -112,23 +113,21 @@ class HostBackend(Backend):
         out = np.full_like(gradient, np.nan)
 
         def solve(j: int) -> None:
-            solution = self._direct_one(j, float(rho[j]), self._flat(gradient, j))
-            if solution is not None:
-                own = self._own(out, j)
-                own[...] = solution.reshape(own.shape)
+            factor = None
+            while factor is None:
+                matrix, scale = self.slacks[j].hessian(float(rho[j]), self.exact[j])
+                if matrix is None:
+                    return
+                factor = regular_cholesky(matrix, np.ravel(self.ridge), scale)
+                if self.exact[j]:
+                    break
+                self.exact[j] = factor is None  # sums in float32 are too rough for a small rho
+            own, right = self._own(out, j), self._flat(gradient, j)
+            solution = right if factor is None else cholesky_solve(factor, right)
+            own[...] = -solution.reshape(own.shape)
 
         self.workers.map(solve, np.flatnonzero(wanted).tolist())
         return out
-
-    def _direct_one(self, j: int, rho: float, gradient: Array) -> Array | None:
-        matrix, scale = self.slacks[j].hessian(rho, self.exact[j])
-        if matrix is None:
-            return None
-        factor = regular_cholesky(matrix, np.ravel(self.ridge), scale)
-        if factor is None and not self.exact[j]:  # sums in float32 are too rough for a small rho
-            self.exact[j] = True
-            return self._direct_one(j, rho, gradient)
-        return -gradient if factor is None else -cholesky_solve(factor, gradient)
 
     def hessian(self, rho: Array) -> Hessian:
         [slacks], penalty = self.slacks, float(rho[0])  # several problems take direct steps
@@ -163,14 +162,6 @@ class PlainHessian(Hessian):
 
     def dots(self, A: Array, B: Array) -> Array:
         return np.array([A.ravel() @ B.ravel()])
-
-
-def _first_weights(run: PointRun) -> Array:
-    """Return the weights to start from: the run's, unless these are worse than none at all."""
-    w = run.w.copy("K")
-    if run.primal > run.problem.primal_at_zero:
-        w[:] = 0.0
-    return w
 
 
 def shares_passes(passes: Passes) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -13,16 +14,8 @@ from .. import _tuning
 from .._symmetric import add_lower, regular_cholesky
 from .._team import Team
 from .._typing import Array
+from ..kernels import newton_multiclass as kernel
 from ..kernels.class_blocks import PRODUCT, SOLVE, SUM, ClassPhases, class_phases
-from ..kernels.duals import SlottedDuals
-from ..kernels.newton_multiclass import (
-    add_curvature,
-    aim_multiclass,
-    curvature_diagonal,
-    curvature_factors,
-    implied_dual_multiclass,
-    slope_multiclass,
-)
 from ..problems.multiclass import MulticlassProblem
 from .backend import Hessian
 from .slacks import MemorySlacks, slacks_of
@@ -59,26 +52,22 @@ class Curved(NamedTuple):
 class MulticlassSlacks(MemorySlacks):
     """The slacks of a problem of many classes."""
 
-    def __init__(
-        self,
-        problem: MulticlassProblem,
-        w: Array,
-        alpha: Array | SlottedDuals,
-        stop: Callable[[], bool],
-    ) -> None:
-        self.joint, self.n_classes = problem.joint, problem.n_classes
-        super().__init__(problem, w, alpha, stop)
+    problem: MulticlassProblem
+
+    def prepare(self) -> None:
         self.light = max(_tuning.LIGHT_ROWS // self.n_classes, 1)
         self.u = np.empty_like(self.slack)  # what b is the projection of
         self.free = np.empty(self.slack.shape, bool)  # which dual variables move with their slacks
         self.bound = np.empty(len(self.y), bool)  # whether their sum does not
         self.curved: Curved | None = None  # once it is known
-        self.in_blocks = w.size > _tuning.DIRECT_WEIGHTS and has_blocks(problem)
+        few = prod(self.problem.weights_shape) <= _tuning.DIRECT_WEIGHTS
+        self.in_blocks = not few and has_blocks(self.problem)
         self.tuning = BLOCKS if self.in_blocks else MULTICLASS
         self.factors: Array | None = None  # of the Hessian's blocks of single classes
         self.cg_steps = 0  # that the latest direction took with them
 
     def first_slack(self) -> Array:
+        self.joint, self.n_classes = self.problem.joint, self.problem.n_classes
         return (np.arange(self.n_classes) != self.y[:, None]).astype(np.float64)
 
     def change(self, part: slice, scores: Array) -> Array:
@@ -89,26 +78,17 @@ class MulticlassSlacks(MemorySlacks):
             self.anchor, self.b = self.b, self.anchor
         self.curved = None
         sums: dict[int, tuple[float, float]] = {}  # by first row, to be added up in order
-        weights = self.problem.zero_weights()
+        weights, joint = self.problem.zero_weights(), self.joint
 
         def coef(part: slice) -> Array:
-            made = np.empty((part.stop - part.start, self.n_classes))
-            sums[part.start] = implied_dual_multiclass(
-                slack=self.slack[part],
-                along=self.along[part],
-                step=step,
-                anchor=self.anchor[part],
-                y=self.y[part],
-                cost=self.cost[part],
-                joint=self.joint,
-                rho=rho,
-                u=self.u[part],
-                b=self.b[part],
-                free=self.free[part],
-                bound=self.bound[part],
-                signed=made,
+            rows = self.slack, self.along, self.anchor, self.y, self.cost
+            slack, along, anchor, y, cost = (a[part] for a in rows)
+            u, b, free, bound = (a[part] for a in (self.u, self.b, self.free, self.bound))
+            signed = np.empty(slack.shape)
+            sums[part.start] = kernel.implied_dual_multiclass(
+                slack, along, step, anchor, y, cost, joint, rho, u, b, free, bound, signed
             )
-            return made
+            return signed
 
         self.passes.add_weighted(self.members, coef, weights)
         in_order = [sums[first] for first in sorted(sums)]
@@ -116,33 +96,17 @@ class MulticlassSlacks(MemorySlacks):
 
     def aim(self, p: Array, rho: float, t: float) -> Array:
         def look(part: slice, scores: Array, totals: Array) -> None:
-            totals += aim_multiclass(
-                scores=scores,
-                y=self.y[part],
-                u=self.u[part],
-                cost=self.cost[part],
-                joint=self.joint,
-                rho=rho,
-                t=t,
-                q=self.along[part],
-                v=np.empty(self.n_classes),
-            )
+            y, u, cost, q = (a[part] for a in (self.y, self.u, self.cost, self.along))
+            v = np.empty(self.n_classes)
+            totals += kernel.aim_multiclass(scores, y, u, cost, self.joint, rho, t, q, v)
 
         return self.passes.scan(self.members, p, look, 2)
 
     def slope(self, rho: float, t: float) -> Array:
         def slope_of(part: slice) -> Array:
-            sums = slope_multiclass(
-                u=self.u[part],
-                q=self.along[part],
-                y=self.y[part],
-                cost=self.cost[part],
-                joint=self.joint,
-                rho=rho,
-                t=t,
-                v=np.empty(self.n_classes),
-            )
-            return np.array(sums)
+            u, q, y, cost = (a[part] for a in (self.u, self.along, self.y, self.cost))
+            v = np.empty(self.n_classes)
+            return np.array(kernel.slope_multiclass(u, q, y, cost, self.joint, rho, t, v))
 
         return self.passes.sum(slope_of, len(self.members), part_rows=self.light)
 
@@ -166,7 +130,7 @@ class MulticlassSlacks(MemorySlacks):
             n = some.stop - some.start
             counts, classes = np.empty(n, np.int64), np.empty((n, k), np.int64)
             M = np.empty((n, k, k))
-            curvature_factors(y[some], free[some], bound[some], rho, counts, classes, M)
+            kernel.curvature_factors(y[some], free[some], bound[some], rho, counts, classes, M)
             return counts, classes, M
 
         return self.passes.gram_many(members, factors, k, self.stop), 1.0
@@ -178,7 +142,7 @@ class MulticlassSlacks(MemorySlacks):
 
         def add(part: slice, W: Array) -> None:
             classes, scratch = np.empty(k, np.int64), np.empty((2, k))
-            add_curvature(
+            kernel.add_curvature(
                 rows, members[part], y[part], free[part], bound[part], rho, V, W, classes, scratch
             )
 
@@ -201,7 +165,7 @@ class MulticlassSlacks(MemorySlacks):
         """
         members, y, free, bound = self.curved_rows()
         diagonal, d = np.empty(free.shape), self.passes.n_weights
-        curvature_diagonal(y, free, bound, rho, diagonal)
+        kernel.curvature_diagonal(y, free, bound, rho, diagonal)
         if self.factors is None:
             self.factors = np.empty((self.n_classes, d, d), np.float32)
         factors = self.factors
@@ -283,10 +247,8 @@ class BlockHessian(Hessian):
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            self.team.dismiss()
+        yield
+        self.team.dismiss()
 
 
 slacks_of.register(MulticlassProblem, MulticlassSlacks)
