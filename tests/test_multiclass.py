@@ -44,7 +44,7 @@ from dualsweep.kernels.newton_multiclass import (
     implied_dual_multiclass,
     slope_multiclass,
 )
-from dualsweep.newton.gradients import conjugate_gradients
+from dualsweep.newton.core import conjugate_gradients
 from dualsweep.newton.host import PlainHessian
 from dualsweep.newton.multiclass import BlockHessian
 from dualsweep.newton.slacks import slacks_of
@@ -791,10 +791,10 @@ def solve_system(slacks, right, left, most, stop=lambda: False):
     And whether it is less accurate than it was to be.
     """
     hessian, before = BlockHessian(slacks, RHO), slacks.cg_steps
-    found, [short] = conjugate_gradients(
-        hessian, -right, np.array([True]), np.array([left]), most, BLOCKS, stop
-    )
-    hessian.close()
+    with hessian.in_use():
+        found, [short] = conjugate_gradients(
+            hessian, -right, np.array([True]), np.array([left]), most, BLOCKS, stop
+        )
     return found, slacks.cg_steps - before, short
 
 

@@ -15,11 +15,11 @@ from ..losses.protocol import Loss, gap_share, proximal_dual, row_loss
 from ..rows.functions import row_axpy, row_dot, row_outer
 from ..rows.layouts import CSRRows, DenseRows, Rows
 
-# The phases: the first four are in parts of all rows, the last in parts of the picked rows.
-MEASURE, AIM, SLOPE, CHANGED, GRAM = range(5)
+# The phases: all but the last are in parts of all rows, that in parts of the picked rows.
+MEASURE, IMPLY, AIM, SLOPE, CHANGED, GRAM = range(6)
 
-# Places in `Phases.numbers`.
-RHO, STEP, T, SETTLED = range(4)
+# Places in `Phases.numbers`: the penalty, how far to go along, and whether b becomes the anchor.
+RHO, STEP, SETTLED = range(3)
 
 
 class Phases(NamedTuple):
@@ -51,34 +51,35 @@ class Phases(NamedTuple):
 def newton_phases(data: Phases, team: Array, polls: int) -> int:
     """Do parts of phases with other threads; return after `polls` polls that find no part.
 
-    MEASURE is `imply_dual` and the weights of b, AIM the responses to the direction and then
-    `slope`, CHANGED `find_changed`; GRAM adds up the picked rows.
+    IMPLY is `imply_dual`, MEASURE that and the weights of b, AIM the responses to the direction
+    and then `slope`, CHANGED `find_changed`; GRAM adds up the picked rows.
     """
     n = data.slack.shape[0]
     while True:
         phase, part, count = next_part(team, polls)
         if phase < 0:
             return phase
-        rho, t = data.numbers[RHO], data.numbers[T]
+        rho, step = data.numbers[RHO], data.numbers[STEP]
         rows = slice(n * part // count, n * (part + 1) // count)
         slack, along, anchor = data.slack[rows], data.along[rows], data.anchor[rows]
         members, y, cost, b = data.members[rows], data.y[rows], data.cost[rows], data.b[rows]
-        if phase == MEASURE:
-            settled, step = data.numbers[SETTLED] != 0.0, data.numbers[STEP]
+        if phase in (MEASURE, IMPLY):
+            settled = data.numbers[SETTLED] != 0.0
             data.sums[part, 0], data.sums[part, 1] = imply_dual(
                 slack, along, step, anchor, settled, cost, data.loss, rho, b, data.scale[rows]
             )
-            w = data.weights[part, : data.direction.shape[0]]
-            w[:] = 0.0
-            for i in range(members.shape[0]):
-                if b[i] != 0.0:
-                    row_axpy(data.rows, members[i], b[i] * y[i], w)
+            if phase == MEASURE:
+                w = data.weights[part, : data.direction.shape[0]]
+                w[:] = 0.0
+                for i in range(members.shape[0]):
+                    if b[i] != 0.0:
+                        row_axpy(data.rows, members[i], b[i] * y[i], w)
         elif phase in (AIM, SLOPE):
             if phase == AIM:
                 for i in range(members.shape[0]):
                     along[i] = -y[i] * row_dot(data.rows, members[i], data.direction)
             data.sums[part, 0], data.sums[part, 1] = slope(
-                slack, along, anchor, cost, data.loss, rho, t
+                slack, along, anchor, cost, data.loss, rho, step
             )
         elif phase == CHANGED:
             data.found[part, 0], data.found[part, 1] = find_changed(

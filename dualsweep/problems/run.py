@@ -151,6 +151,7 @@ class Run:
         self.halted = False
         self.epoch = 0
         self.n_newton = 0
+        self.rho = 0.0  # the penalty that Newton steps ended with
         self.active = n_rows  # rows whose dual variables are not yet proven optimal
         self.at_floor = False  # whether no smaller gap can be proven
         self.history: list[tuple[float, ...]] = []

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from threading import RLock
 
 import numpy as np
 
-from ..._host import to_host
 from ..._typing import Array, Device, DeviceArray, DeviceDType, Namespace
+from ...newton.backend import Arrays
 
 PRECISION = RLock()  # held while torch's setting, one for all threads, is not what it was
 
 
-@dataclass(frozen=True)
-class Space:
+class Space(Arrays):
     """A namespace of the array API standard, as of `array_api_compat`, and a device of it."""
 
-    xp: Namespace
-    device: Device
+    def __init__(self, xp: Namespace, device: Device) -> None:
+        super().__init__(xp)
+        self.device = device
 
     @property
     def library(self) -> str:
@@ -38,10 +37,6 @@ class Space:
     def asarray(self, values: Array, dtype: DeviceDType = None) -> DeviceArray:
         """Return what is on the host as an array here."""
         return self.xp.asarray(np.ascontiguousarray(values), dtype=dtype, device=self.device)
-
-    def numpy(self, array: DeviceArray) -> Array:
-        """Return an array here as NumPy's."""
-        return to_host(array)
 
     def current(self) -> AbstractContextManager[None]:
         """Return a ``with`` block in which new arrays are made on the device."""

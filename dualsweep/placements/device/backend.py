@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..._typing import Array, DeviceArray, DeviceDType, Namespace
+from ..._typing import Array, DeviceArray, DeviceDType
 from ...newton.backend import Backend, Hessian, Measured
-from ...newton.tuning import DEVICE, DEVICE_MULTICLASS, Tuning
+from ...newton.tuning import DEVICE, DEVICE_MULTICLASS
 from ...problems.run import poll_all
 from ...rows.passes import chunks
 from .arrays import Space
@@ -41,28 +41,7 @@ DIRECT_WEIGHTS, DIRECT_WEIGHTS_TOGETHER = 4096, 10_000
 NARROW_STEPS = 100
 
 
-class DeviceArrays:
-    """Arrays of a device, and how they are made of the host's."""
-
-    space: Space
-    terms: Terms
-
-    @property
-    def xp(self) -> Namespace:
-        """The namespace of the arrays."""
-        return self.space.xp
-
-    def asarray(self, values: Array, dtype: DeviceDType = None) -> DeviceArray:
-        return self.space.asarray(values, dtype)
-
-    def numpy(self, array: DeviceArray) -> Array:
-        return self.space.numpy(array)
-
-    def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
-        return self.terms.dots(A, B)
-
-
-class DeviceBackend(DeviceArrays, Backend):
+class DeviceBackend(Backend):
     """Problems whose rows and weights are on a device.
 
     Parameters
@@ -75,25 +54,18 @@ class DeviceBackend(DeviceArrays, Backend):
         Precision of the steps.
     """
 
-    apart = False  # all problems are searched along their directions at once
+    space: Space
     weights_of_b = False  # certificates are about w itself
 
     def __init__(self, solver: DeviceSolver, numbers: Array, dtype: DeviceDType) -> None:
         self.solver, self.rows, self.parts = solver, solver.rows, solver.parts
-        self.numbers, self.dtype, self.space = numbers, dtype, solver.space
+        self.numbers, self.dtype = numbers, dtype
+        self.space, self.xp = solver.space, solver.space.xp
         self.terms, self.runs = solver.terms.some(numbers), [solver.runs[p] for p in numbers]
-        smooth = self.terms.smooth
-        self.anchor = None if smooth else solver.dual_columns(numbers, dtype)
-
-    @property
-    def n_problems(self) -> int:
-        return self.terms.n_problems
-
-    @property
-    def tuning(self) -> Tuning:
-        tuning = DEVICE if self.terms.n_problems == self.terms.n_columns else DEVICE_MULTICLASS
-        narrow = self.dtype == self.xp.float32
-        return replace(tuning, max_steps=NARROW_STEPS) if narrow else tuning
+        self.anchor = None if self.terms.smooth else solver.dual_columns(numbers, dtype)
+        self.tuning = DEVICE if self.terms.separate else DEVICE_MULTICLASS
+        if dtype == self.xp.float32:
+            self.tuning = replace(self.tuning, max_steps=NARROW_STEPS)
 
     @property
     def direct_worth(self) -> float:  # type: ignore[override]
@@ -104,7 +76,7 @@ class DeviceBackend(DeviceArrays, Backend):
         with d x k entries twice, but for few classes wait for memory.
         """
         n, d, k = self.rows.n_rows, self.rows.n_weights, self.terms.n_columns
-        together = self.n_problems < k
+        together = not self.terms.separate
         most = DIRECT_WEIGHTS_TOGETHER if together else DIRECT_WEIGHTS
         if (d * k if together else d) > most or self.rows.spilled:  # a Hessian takes whole columns
             return inf
@@ -122,8 +94,8 @@ class DeviceBackend(DeviceArrays, Backend):
         self.along_slack, self.free = (rows.table(terms.n_columns, self.dtype) for _ in range(2))
         self.bound: DeviceArray | None = None
         if terms.smooth:
-            return w, np.zeros(self.n_problems)
-        before = self.solver.rho[self.numbers]
+            return w, np.zeros(len(self.runs))
+        before = np.array([run.rho for run in self.runs])
         return w, np.where(before > 0, before, self.tuning.first_rho / terms.mean_cost)
 
     def _anchor(self, part: slice) -> DeviceArray | None:
@@ -136,12 +108,18 @@ class DeviceBackend(DeviceArrays, Backend):
     def measure(self, w: DeviceArray, rho: Array, step: Array, settled: Array) -> Measured:
         xp, terms = self.xp, self.terms
         w_of_b = xp.zeros_like(w)
-        sums = self.space.zeros((2, self.n_problems), xp.float64)
+        sums = self.space.zeros((2, len(self.runs)), xp.float64)
         bounds = []
-        far, penalty, chosen = self.asarray(step, self.dtype), self.asarray(rho, self.dtype), None
+        far, penalty, chosen = (
+            self.space.asarray(step, self.dtype),
+            self.space.asarray(rho, self.dtype),
+            None,
+        )
         if settled.any():
-            chosen = self.asarray(settled)
-            before = self.asarray(np.where(settled, rho * self.tuning.rho_factor, rho), self.dtype)
+            chosen = self.space.asarray(settled)
+            before = self.space.asarray(
+                np.where(settled, rho * self.tuning.rho_factor, rho), self.dtype
+            )
         for part in self.parts:
             slack, anchor = self.slack[part, :], self._anchor(part)
             if step.any():  # where a step led nowhere, its direction may not be finite
@@ -158,23 +136,25 @@ class DeviceBackend(DeviceArrays, Backend):
         self.bound = None if bounds[0] is None else xp.concat(bounds, axis=0)
         gradient = w - w_of_b
         sizes = xp.stack([0.5 * terms.dots(gradient, gradient), terms.dots(w, w)])
-        return Measured(gradient, *self.numpy(sizes), *self.numpy(sums))
+        return Measured(gradient, *self.space.numpy(sizes), *self.space.numpy(sums))
 
     def along(self, w: DeviceArray, p: DeviceArray, gradient: DeviceArray) -> Array:
         p = self.xp.astype(p, self.xp.float64, copy=False)
-        return self.numpy(self.xp.stack([self.dots(each, p) for each in (w, p, gradient)]))
+        return self.space.numpy(
+            self.xp.stack([self.terms.dots(each, p) for each in (w, p, gradient)])
+        )
 
     def aim(self, p: DeviceArray, rho: Array) -> Array:
         narrow = self.xp.astype(p, self.dtype, copy=False)
         for part in self.parts:
             responses = self.rows.responses(part, narrow)
             self.along_slack[part, :] = self.terms.change(part, responses)
-        return self.slope(np.ones(self.n_problems), rho, slice(None))
+        return self.slope(np.ones(len(self.runs)), rho, slice(None))
 
     def slope(self, t: Array, rho: Array, part: slice) -> Array:
         xp, terms = self.xp, self.terms
-        far, penalty = self.asarray(t, self.dtype), self.asarray(rho, self.dtype)
-        sums = self.space.zeros((2, self.n_problems), xp.float64)
+        far, penalty = self.space.asarray(t, self.dtype), self.space.asarray(rho, self.dtype)
+        sums = self.space.zeros((2, len(self.runs)), xp.float64)
         for rows in self.parts:
             along = self.along_slack[rows, :]
             slack = self.slack[rows, :] + far * along
@@ -182,15 +162,15 @@ class DeviceBackend(DeviceArrays, Backend):
             curved = terms.curvature(rows, moves, along)
             both = xp.stack([terms.dots(b, along), terms.dots(curved, along)])
             sums += xp.astype(both, xp.float64, copy=False)
-        return self.numpy(sums)
+        return self.space.numpy(sums)
 
     def move(self, w: DeviceArray, p: DeviceArray, t: Array) -> DeviceArray:
-        far = self.asarray(t)
+        far = self.space.asarray(t)
         return self.xp.where(far > 0, w + far * self.xp.astype(p, w.dtype, copy=False), w)
 
     def direct(self, gradient: DeviceArray, rho: Array, wanted: Array) -> DeviceArray:
         """Return ``-Hessian^-1 gradient`` by factorisations, in float64; 0 if it is not wanted."""
-        out, c = self.xp.zeros_like(gradient), self.terms.n_columns // self.n_problems
+        out, c = self.xp.zeros_like(gradient), self.terms.n_columns // len(self.runs)
         for j in np.flatnonzero(wanted).tolist():
             columns = slice(j * c, (j + 1) * c)
             hessian = self._hessian_of(columns)
@@ -263,12 +243,9 @@ class DeviceBackend(DeviceArrays, Backend):
             diagonal += self.rows.squares(part, free)
         return DeviceHessian(self, self.terms, self.free, diagonal)
 
-    def roughly(self) -> AbstractContextManager[None]:
-        return self.space.products(rough=True)
-
     def adopt(self, w: DeviceArray, rho: Array, chosen: Array) -> None:
         xp, every = self.xp, self.terms
-        terms, penalty = every.some(chosen), self.asarray(rho[chosen], xp.float64)
+        terms, penalty = every.some(chosen), self.space.asarray(rho[chosen], xp.float64)
 
         def dual_point(part: slice, slack: DeviceArray) -> DeviceArray:
             near = self._anchor(part)
@@ -287,15 +264,20 @@ class DeviceBackend(DeviceArrays, Backend):
         self.terms = self.terms.some(stay)
         self.numbers, self.runs = self.numbers[stay], [self.runs[j] for j in stay]
 
+    def column(self, w: DeviceArray, j: int) -> DeviceArray:
+        return w[:, j : j + 1] if self.terms.separate else w
+
     def some_columns(self, table: DeviceArray, places: Array) -> DeviceArray:
         """Return some columns of a table."""
         return self.solver.filled(
-            len(places), table.dtype, lambda part: self.take(table[part, :], places, 1)
+            len(places), table.dtype, lambda part: self.space.take(table[part, :], places, 1)
         )
 
 
-class DeviceHessian(DeviceArrays, Hessian):
+class DeviceHessian(Hessian):
     """The Hessians of some problems, with their diagonals as preconditioners."""
+
+    space: Space
 
     def __init__(
         self, backend: DeviceBackend, terms: Terms, free: DeviceArray, diagonal: DeviceArray
@@ -303,8 +285,14 @@ class DeviceHessian(DeviceArrays, Hessian):
         self.backend, self.space = backend, backend.space
         self.terms, self.free, self.diagonal = terms, free, diagonal
 
+    def in_use(self) -> AbstractContextManager[None]:
+        return self.space.products(rough=True)
+
+    def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
+        return self.terms.dots(A, B)
+
     def product(self, p: DeviceArray) -> DeviceArray:
-        backend, out = self.backend, self.xp.asarray(p, copy=True)
+        backend, out = self.backend, self.space.xp.asarray(p, copy=True)
         for part in backend.parts:
             Z = backend.rows.responses(part, p)
             Z = self.terms.curvature(part, backend.moves(part, self.free), Z)
@@ -315,10 +303,10 @@ class DeviceHessian(DeviceArrays, Hessian):
         return residual / self.diagonal
 
     def rounded(self, gradient: DeviceArray) -> DeviceArray:
-        return self.xp.astype(gradient, self.backend.dtype)
+        return self.space.xp.astype(gradient, self.backend.dtype)
 
     def keep(self, stay: Array) -> Hessian:
-        terms, diagonal = self.terms.some(stay), self.take(self.diagonal, stay, 1)
+        terms, diagonal = self.terms.some(stay), self.space.take(self.diagonal, stay, 1)
         return DeviceHessian(
             self.backend, terms, self.backend.some_columns(self.free, stay), diagonal
         )

@@ -67,7 +67,6 @@ class DeviceSolver:
         self.norm = xp.sqrt(sqnorm + rows.n_weights * SMALLEST)
         self.w = self.space.zeros((rows.n_weights, terms.n_columns), xp.float64)
         self.alpha: DeviceArray | None = None  # zeros
-        self.rho = np.zeros(len(runs))  # where Newton steps ended, if they began
         if alpha is not None:
             self._certify_start(alpha)
         for run in runs:
@@ -83,8 +82,7 @@ class DeviceSolver:
                 left = np.flatnonzero([not run.over for run in self.runs])
                 if poll_all(self.runs) or not len(left):
                     break
-                backend = DeviceBackend(self, left, dtype)
-                self.rho[left] = newton(backend, backend.runs)
+                newton(DeviceBackend(self, left, dtype))
 
     def filled(
         self, n_columns: int, dtype: DeviceDType, values: Callable[[slice], DeviceArray]

@@ -58,6 +58,7 @@ class Terms(ABC):
     """
 
     smooth = False  # whether Newton steps need no anchor
+    separate: bool  # whether each column is a problem of its own
     n_problems: int
 
     def __init__(self, space: Space, codes: DeviceArray, cost: DeviceArray, columns: Array) -> None:
@@ -164,6 +165,8 @@ class Terms(ABC):
 class BinaryTerms(Terms):
     """A binary problem per column; for the parameters see `Terms`, and the loss."""
 
+    separate = True
+
     def __init__(
         self,
         space: Space,
@@ -258,7 +261,7 @@ class MulticlassTerms(Terms):
     The slack of a row's own class is 0, so is its dual variable: nothing else leaves it out.
     """
 
-    n_problems = 1
+    separate, n_problems = False, 1
 
     def __init__(
         self,
