@@ -7,14 +7,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from .._typing import Array, DualPoint
+from .._typing import Array
 from ..rows.passes import Passes
+from .run import Problem
 
 Own = TypeVar("Own", bound="MemoryProblem")
 
 
 @dataclass(frozen=True)
-class MemoryProblem:
+class MemoryProblem(Problem):
     """Rows in memory and their costs. Rows with cost 0 are not part of the problem."""
 
     passes: Passes
@@ -23,9 +24,6 @@ class MemoryProblem:
     cost: Array  # C_i = C * sample weight * class weight
     # Numbers of the rows that are part of the problem.
     candidates: Array = field(default=None, kw_only=True)  # type: ignore[arg-type]
-
-    in_place = False  # whether a new dual point overwrites the old one
-    outdated = False  # whether rows were lost since weights were last summed
 
     def __post_init__(self) -> None:
         if self.candidates is None:
@@ -54,10 +52,6 @@ class MemoryProblem:
     def gap_of_gradient(self, gradient: Array) -> float:
         """Return the gap of an inner problem of Newton's method with this gradient."""
         return 0.5 * float(gradient @ gradient)
-
-    def best_scale(self, members: Array, alpha: DualPoint, slack: Array, w: Array) -> float:
-        """Return the s in [0, 1] for which the gap of ``s * alpha`` is smallest, 1 if unknown."""
-        return 1.0
 
     def check_rows(self) -> None:
         """Raise ValueError if rows are not finite any more."""

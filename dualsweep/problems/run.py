@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import asdict, dataclass, fields
 from math import sqrt
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -28,17 +28,16 @@ LEAST_LEFT, MOST_LEFT = 0.2, 0.8
 class Problem(Protocol):
     """What a run asks of a problem; sweepers and Newton's method ask for more."""
 
+    in_place: ClassVar[bool] = False  # whether a new dual point overwrites the old one
+
     @property
     def candidates(self) -> Members:
         """Numbers of the rows that are part of the problem."""
 
     @property
-    def in_place(self) -> bool:
-        """Whether a new dual point overwrites the old one."""
-
-    @property
     def outdated(self) -> bool:
         """Whether rows and their dual variables were lost since weights were last summed."""
+        return False
 
     def zero_weights(self) -> Array:
         """Return weights to start from."""
@@ -75,6 +74,7 @@ class Problem(Protocol):
 
     def best_scale(self, members: Members, alpha: DualPoint, slack: Array, w: Array) -> float:
         """Return the s in [0, 1] for which the gap of ``s * alpha`` is smallest, 1 if unknown."""
+        return 1.0
 
     def check_rows(self) -> None:
         """Raise ValueError if rows are not finite any more."""
