@@ -18,8 +18,9 @@ from ..rows.layouts import CSRRows, DenseRows, Rows
 # The phases: all but the last are in parts of all rows, that in parts of the picked rows.
 MEASURE, IMPLY, AIM, SLOPE, CHANGED, GRAM = range(6)
 
-# Places in `Phases.numbers`: the penalty, how far to go along, and whether b becomes the anchor.
-RHO, STEP, SETTLED = range(3)
+# Places in `Phases.numbers`: the penalty, how far to go along, whether b becomes the anchor, and
+# whether a Gram matrix is added up anew.
+RHO, STEP, SETTLED, WHOLE = range(4)
 
 
 class Phases(NamedTuple):
@@ -37,7 +38,7 @@ class Phases(NamedTuple):
     scale: Array  # the derivative of b in the slack: 0 for rows that are not free
     weight: Array  # the weight of each row in the Gram matrix as it is
     picked: Array  # rows whose weight has changed
-    change: Array  # of the weights of these
+    change: Array  # per row: by how much, if it was picked
     span: Array  # the range of `picked` to add
     numbers: Array
     direction: Array
@@ -85,6 +86,7 @@ def newton_phases(data: Phases, team: Array, polls: int) -> int:
             data.found[part, 0], data.found[part, 1] = find_changed(
                 data.scale[rows],
                 rho > 0.0,
+                data.numbers[WHOLE] != 0.0,
                 data.weight[rows],
                 n * part // count,
                 data.picked[rows],
@@ -107,7 +109,8 @@ def _add_picked_csr(rows: CSRRows, data: Phases, part: int, count: int) -> None:
     if first == 0:
         half[:, :] = 0.0
     for place in range(first + n * part // count, first + n * (part + 1) // count):
-        row_outer(rows, data.members[data.picked[place]], data.change[place], half)
+        i = data.picked[place]
+        row_outer(rows, data.members[i], data.change[i], half)
 
 
 @implements(_add_picked, DenseRows)
@@ -162,13 +165,20 @@ def slope(
 
 @jit
 def find_changed(
-    scale: Array, common: bool, weight: Array, first: int, picked: Array, change: Array
+    scale: Array,
+    common: bool,
+    whole: bool,
+    weight: Array,
+    first: int,
+    picked: Array,
+    change: Array,
 ) -> tuple[int, int]:
     """Fill in the rows whose weight in the Gram matrix changes, and by how much.
 
     Returns their number, and that of the rows whose weight is not 0. The weight of a free row is
     its `scale`, or 1 if all have a `common` one, by which the matrix is multiplied. `weight` is
-    brought up to date. Rows are counted from `first`.
+    brought up to date. If the `whole` matrix is added up, all weights change from 0. Rows are
+    counted from `first`.
     """
     n, weighted = 0, 0
     for t in range(scale.shape[0]):
@@ -176,9 +186,10 @@ def find_changed(
         if common and now != 0.0:
             now = 1.0
         weighted += now != 0.0
-        if now != weight[t]:
+        before = 0.0 if whole else weight[t]
+        weight[t] = now
+        if now != before:
             picked[n] = first + t
-            change[n] = now - weight[t]
-            weight[t] = now
+            change[t] = now - before
             n += 1
     return n, weighted

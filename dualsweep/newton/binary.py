@@ -85,30 +85,31 @@ class BinarySlacks(MemorySlacks):
         # From that of the step before, where the weights of few rows have changed since.
         if exact and not self.exact:
             self.gram, self.exact = None, True
-        phases, (n_picked, n_weighted) = self.phases, self._pick_changed(rho)
-        if self.gram is None or n_picked >= n_weighted:  # add up all rows with a weight
+        whole = self.gram is None
+        n_picked, n_weighted = self._pick_changed(rho, whole)
+        if not whole and n_picked >= n_weighted:
+            whole = True
+            n_picked, _ = self._pick_changed(rho, whole)
+        if self.gram is None or whole:
             self.gram = np.zeros((self.passes.n_weights, self.passes.n_weights))
-            self.weight[:] = 0.0
-            n_picked, _ = self._pick_changed(rho)
-        add = self._add_picked if len(phases.halves) else self._pass_picked
+        add = self._add_picked if len(self.phases.halves) else self._pass_picked
         gram = self.gram
         if not add(n_picked, gram):
             self.gram = None
             return None, 1.0
         return gram, 1.0 / rho if rho > 0.0 else 1.0
 
-    def _pick_changed(self, rho: float) -> tuple[int, int]:
-        """Pick the rows whose weight in the Gram matrix has changed.
+    def _pick_changed(self, rho: float, whole: bool) -> tuple[int, int]:
+        """Pick the rows whose weight in the Gram matrix has changed, or all with a weight.
 
         Returns their number, and the number of rows with a weight.
         """
-        self._do(kernel.CHANGED, self.parts, rho)
+        self._do(kernel.CHANGED, self.parts, rho, 0.0, False, whole)
         phases, total = self.phases, 0
         picked, weighted = phases.found.T
         for part, count in enumerate(picked.tolist()):
             first = len(phases.picked) * part // self.parts
-            for array in (phases.picked, phases.change):
-                array[total : total + count] = array[first : first + count]
+            phases.picked[total : total + count] = phases.picked[first : first + count]
             total += count
         return total, int(weighted.sum())
 
@@ -129,8 +130,9 @@ class BinarySlacks(MemorySlacks):
     def _pass_picked(self, n_picked: int, gram: Array) -> bool:
         """Do what `_add_picked` does by a pass, for dense rows and many features."""
         self.team.dismiss()
-        rows, change = (each[:n_picked] for each in (self.phases.picked, self.phases.change))
-        return self.passes.add_gram(self.members[rows], change, gram, self.stop, self.exact)
+        picked = self.phases.picked[:n_picked]
+        rows, change = self.members[picked], self.phases.change[picked]
+        return self.passes.add_gram(rows, change, gram, self.stop, self.exact)
 
     def product(self, v: Array, rho: float) -> Array:
         free = np.flatnonzero(self.scale)
@@ -177,7 +179,7 @@ class BinarySlacks(MemorySlacks):
             picked=np.empty(n, np.int64),
             change=np.empty(n),
             span=np.zeros(2, np.int64),
-            numbers=np.zeros(3),
+            numbers=np.zeros(4),
             direction=np.zeros(d),
             weights=np.empty((self.adding, -(-d // PADDING) * PADDING)),
             sums=np.empty((self.parts, 2)),
