@@ -158,10 +158,10 @@ class Timed(MulticlassProblem):
     def after_epoch(self) -> Epoch:
         seconds = self.seconds
         with self._paused():
-            alpha, members = self.clock.alpha * self.clock.scale, np.arange(self.n_rows)
+            alpha = self.clock.alpha * self.clock.scale
             w, slack = np.empty(self.weights_shape), np.empty(self.n_rows)
-            self.fill_weights(members, alpha, w)
-            found = certificate_of(self, members, alpha, w, slack)
+            self.fill_weights(alpha, w)
+            found = certificate_of(self, alpha, w, slack)
         return Epoch(seconds, found.primal, found.gap)
 
 

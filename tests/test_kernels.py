@@ -206,7 +206,7 @@ def test_certificate_totals_add_up_over_chunks_of_rows(tuned, loss, chunk):
     oracle, problem = setup(loss)
     alpha, rows = feasible_alpha(oracle), np.arange(N_ROWS)
     w = oracle.weights(alpha)
-    totals = problem.totals(rows, alpha, w, np.sqrt(w @ w), np.empty(N_ROWS))
+    totals = problem.totals(alpha, w, np.sqrt(w @ w), np.empty(N_ROWS))
     losses = oracle.primal(w) - w @ w / 2
     shares = sum(oracle.share(i, alpha, w) for i in rows)
     lengths = np.abs(alpha) @ np.sqrt((oracle.Z**2).sum(axis=1))

@@ -106,10 +106,9 @@ class BinaryProblem(MemoryProblem):
         """Return the sum of the lengths of what weights are summed from."""
         return float(np.abs(alpha) @ np.sqrt(self.sqnorm))
 
-    def fill_weights(
-        self, members: Array, alpha: DualPoint, w: Array, *, compensated: bool = False
-    ) -> None:
-        """Overwrite w with the weights of `alpha`, which is 0 on all rows but `members`."""
+    def fill_weights(self, alpha: DualPoint, w: Array, *, compensated: bool = False) -> None:
+        """Overwrite w with the weights of `alpha`, which is 0 on rows that are no candidates."""
+        members = self.candidates
         if compensated:
 
             def coef(part: slice) -> Array:
@@ -130,17 +129,10 @@ class BinaryProblem(MemoryProblem):
         return float(squared_length(w))
 
     def totals(
-        self,
-        members: Array,
-        alpha: DualPoint,
-        w: Array,
-        length: float,
-        slack: Array,
-        *,
-        compensated: bool = False,
+        self, alpha: DualPoint, w: Array, length: float, slack: Array, *, compensated: bool = False
     ) -> Array:
-        """Return what a certificate adds up over `members`; fill in their slacks."""
-        passes, rows = self.passes, self.passes.rows
+        """Return what a certificate adds up over the candidates; fill in their slacks."""
+        passes, rows, members = self.passes, self.passes.rows, self.candidates
         # Of no weights but the intercept, responses are that of a power of two, without rounding.
         exact = length == 0.0 and scales_exactly(rows.bias)
         level = 0.0 if exact else intercept_size(rows, w)
@@ -162,21 +154,22 @@ class BinaryProblem(MemoryProblem):
 
         return passes.sum(certify, len(members))
 
-    def settled(self, members: Array, alpha: DualPoint, slack: Array, radius: float) -> Array:
-        """Tell which of `members` are at a bound, or at the kink, where the optimum has them.
+    def settled(self, alpha: DualPoint, slack: Array, radius: float) -> Array:
+        """Tell which of the candidates are at a bound, or at the kink, where the optimum has them.
 
         The optimum is at most `radius` from w, so its slack differs by at most that times
         ``|x_i|``.
         """
-        out = np.empty(len(members), dtype=bool)
-        settle_rows(self.data, members, alpha, slack, radius, out)
+        out = np.empty(len(self.candidates), dtype=bool)
+        settle_rows(self.data, self.candidates, alpha, slack, radius, out)
         return out
 
-    def best_scale(self, members: Array, alpha: DualPoint, slack: Array, w: Array) -> float:
+    def best_scale(self, alpha: DualPoint, slack: Array, w: Array) -> float:
         """Return the s in [0, 1] for which the gap of ``s * alpha`` is smallest.
 
         With w times s goes the margin times s, and the gap is convex in s.
         """
+        members = self.candidates
         a, cost, target = alpha[members], self.cost[members], self._targets(members)
         linear, square = of_numpy(self.loss).conjugate_parts(cost, a)
         total, curvature = float(target @ a - linear.sum()), float(w @ w + 0.5 * square.sum())

@@ -74,12 +74,11 @@ class FreeProblem(BinaryProblem):
         if large > small:
             alpha[signed > 0 if above > below else signed < 0] *= small / large
 
-    def fill_weights(
-        self, members: Array, alpha: DualPoint, w: Array, *, compensated: bool = False
-    ) -> None:
+    def fill_weights(self, alpha: DualPoint, w: Array, *, compensated: bool = False) -> None:
         """Make `alpha` feasible, and overwrite w with its weights and the best intercept."""
+        members = self.candidates
         self.balance(alpha)
-        super().fill_weights(members, alpha, w, compensated=compensated)
+        super().fill_weights(alpha, w, compensated=compensated)
         w[-1] = 0.0
         b = best_intercept(
             scores=self.passes.responses(members, w),
@@ -91,21 +90,15 @@ class FreeProblem(BinaryProblem):
         w[-1] = b / self.passes.rows.bias
 
     def totals(
-        self,
-        members: Array,
-        alpha: DualPoint,
-        w: Array,
-        length: float,
-        slack: Array,
-        *,
-        compensated: bool = False,
+        self, alpha: DualPoint, w: Array, length: float, slack: Array, *, compensated: bool = False
     ) -> Array:
-        """Return the sums of a certificate over `members`; fill in their slacks.
+        """Return the sums of a certificate over the candidates; fill in their slacks.
 
         They allow for what is left of ``sum_i y_i a_i``: in a feasible point, the dual variables of
         one side are smaller by a tiny part of themselves, `off`.
         """
-        totals = super().totals(members, alpha, w, length, slack, compensated=compensated)
+        totals = super().totals(alpha, w, length, slack, compensated=compensated)
+        members = self.candidates
         a = alpha[members]
         signed = a * self.y[members]
         total = fsum(signed)
@@ -120,7 +113,7 @@ class FreeProblem(BinaryProblem):
             totals[DRIFT] += 2.0 * off * totals[LENGTHS]
         return totals
 
-    def best_scale(self, members: Array, alpha: DualPoint, slack: Array, w: Array) -> float:
+    def best_scale(self, alpha: DualPoint, slack: Array, w: Array) -> float:
         """Return 1: other weights have another intercept."""
         return 1.0
 

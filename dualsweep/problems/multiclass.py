@@ -135,10 +135,9 @@ class MulticlassProblem(MemoryProblem):
         sums = np.bincount(rows, values, minlength=self.n_rows)
         return float(np.sqrt(2.0) * sums @ np.sqrt(self.sqnorm))
 
-    def fill_weights(
-        self, members: Array, alpha: DualPoint, w: Array, *, compensated: bool = False
-    ) -> None:
-        """Overwrite w with the weights of `alpha`, which is 0 on all rows but `members`."""
+    def fill_weights(self, alpha: DualPoint, w: Array, *, compensated: bool = False) -> None:
+        """Overwrite w with the weights of `alpha`, which is 0 on rows that are no candidates."""
+        members = self.candidates
 
         def coef(chunk: slice) -> Array:
             out = np.empty((chunk.stop - chunk.start, self.n_classes))
@@ -154,17 +153,10 @@ class MulticlassProblem(MemoryProblem):
         return float(squared_length(w.ravel("K")))
 
     def totals(
-        self,
-        members: Array,
-        alpha: DualPoint,
-        w: Array,
-        length: float,
-        slack: Array,
-        *,
-        compensated: bool = False,
+        self, alpha: DualPoint, w: Array, length: float, slack: Array, *, compensated: bool = False
     ) -> Array:
-        """Return the sums of a certificate over `members`; fill in how firm they are."""
-        beta, data, rows = _arrays(alpha), self.data, self.passes.rows
+        """Return the sums of a certificate over the candidates; fill in how firm they are."""
+        beta, data, rows, members = _arrays(alpha), self.data, self.passes.rows, self.candidates
         level = intercept_size(rows, w)
         if compensated:
             data = data._replace(rows=compensated_rows(rows, w))
@@ -184,13 +176,13 @@ class MulticlassProblem(MemoryProblem):
 
         return self.passes.scan(members, w, look, N_TOTALS, data.rows)
 
-    def settled(self, members: Array, alpha: DualPoint, slack: Array, radius: float) -> Array:
-        """Return which of `members` have the dual variables of the optimum.
+    def settled(self, alpha: DualPoint, slack: Array, radius: float) -> Array:
+        """Return which of the candidates have the dual variables of the optimum.
 
         W is at most `radius` from it, a difference of two scores ``sqrt(2) radius |x_i|``.
         """
         with np.errstate(invalid="ignore"):  # without a certificate the radius is infinite
-            return slack > np.sqrt(2.0) * radius * np.sqrt(self.sqnorm[members])
+            return slack > np.sqrt(2.0) * radius * np.sqrt(self.sqnorm[self.candidates])
 
     @np.errstate(over="ignore", invalid="ignore")
     def rescaled(self, result: Result, seen: Array) -> tuple[DualPoint, Known | None]:

@@ -52,27 +52,18 @@ class Problem(Protocol):
     def slack_at_zero(self) -> Array | None:
         """Return what a certificate of zero weights sees of each candidate; None if not kept."""
 
-    def fill_weights(
-        self, members: Members, alpha: DualPoint, w: Array, *, compensated: bool = False
-    ) -> None:
-        """Overwrite w with the weights of `alpha`, which is 0 on all rows but `members`."""
+    def fill_weights(self, alpha: DualPoint, w: Array, *, compensated: bool = False) -> None:
+        """Overwrite w with the weights of `alpha`, which is 0 on rows that are no candidates."""
 
     def size(self, w: Array) -> float:
         """Return the squared length of the weights that are penalised, or slightly more."""
 
     def totals(
-        self,
-        members: Members,
-        alpha: DualPoint,
-        w: Array,
-        length: float,
-        slack: Array,
-        *,
-        compensated: bool = False,
+        self, alpha: DualPoint, w: Array, length: float, slack: Array, *, compensated: bool = False
     ) -> Array:
         """Return the sums of a certificate, given the `feature_length` of w; fill in slacks."""
 
-    def best_scale(self, members: Members, alpha: DualPoint, slack: Array, w: Array) -> float:
+    def best_scale(self, alpha: DualPoint, slack: Array, w: Array) -> float:
         """Return the s in [0, 1] for which the gap of ``s * alpha`` is smallest, 1 if unknown."""
         return 1.0
 
@@ -269,14 +260,14 @@ class PointRun(Run):
 
     def _check(self, weights_known: bool) -> None:
         """Do `check` once, with compensated sums if plain ones are too rough to prove `tol`."""
-        problem, members, alpha = self.problem, self.candidates, self.alpha
+        problem, alpha = self.problem, self.alpha
         if not weights_known:
-            problem.fill_weights(members, alpha, self.w)
-        found = certificate_of(problem, members, alpha, self.w, self.slack)
+            problem.fill_weights(alpha, self.w)
+        found = certificate_of(problem, alpha, self.w, self.slack)
         rounded = found.seen <= max(self.tol, FLOOR) or found.relative_gap == np.inf
         if rounded and not found.relative_gap <= self.tol:
-            problem.fill_weights(members, alpha, self.w, compensated=True)
-            found = certificate_of(problem, members, alpha, self.w, self.slack, compensated=True)
+            problem.fill_weights(alpha, self.w, compensated=True)
+            found = certificate_of(problem, alpha, self.w, self.slack, compensated=True)
         self.certified = True
         self.note(found)
         if self.gap < self.best_gap and not self.converged:
@@ -316,7 +307,7 @@ class PointRun(Run):
                 self.check()
             if not self.gap <= self.problem.primal_at_zero:  # worse than no model, or overflow
                 self._start_over()
-            scale = self.problem.best_scale(self.candidates, self.alpha, self.slack, self.w)
+            scale = self.problem.best_scale(self.alpha, self.slack, self.w)
             if scale < 1.0:
                 unscaled, gap = copy(self.alpha), self.gap
                 self.alpha *= scale
@@ -373,18 +364,12 @@ class PointRun(Run):
 
 
 def certificate_of(
-    problem: Problem,
-    members: Members,
-    alpha: DualPoint,
-    w: Array,
-    slack: Array,
-    *,
-    compensated: bool = False,
+    problem: Problem, alpha: DualPoint, w: Array, slack: Array, *, compensated: bool = False
 ) -> Certified:
-    """Return what w and `alpha` prove; fill in the slacks of the members."""
+    """Return what w and `alpha` prove; fill in the slacks of the candidates."""
     length = feature_length(w)
-    totals = problem.totals(members, alpha, w, length, slack, compensated=compensated)
-    return certified(problem.size(w), totals, len(members), compensated=compensated)
+    totals = problem.totals(alpha, w, length, slack, compensated=compensated)
+    return certified(problem.size(w), totals, len(problem.candidates), compensated=compensated)
 
 
 def gap_left(seen: float, before: float) -> float:
