@@ -60,7 +60,6 @@ class BinaryProblem(MemoryProblem):
         return float(sizes.mean()) if sizes.any() else 1.0
 
     def zero_alpha(self) -> Array:
-        """Return dual variables to start from."""
         return np.zeros(self.n_rows)
 
     def slack_at_zero(self) -> Array:
@@ -107,7 +106,6 @@ class BinaryProblem(MemoryProblem):
         return float(np.abs(alpha) @ np.sqrt(self.sqnorm))
 
     def fill_weights(self, alpha: DualPoint, w: Array, *, compensated: bool = False) -> None:
-        """Overwrite w with the weights of `alpha`, which is 0 on rows that are no candidates."""
         members = self.candidates
         if compensated:
 
@@ -125,13 +123,11 @@ class BinaryProblem(MemoryProblem):
         self.passes.add_parts(add, len(members), w)
 
     def size(self, w: Array) -> float:
-        """Return the squared length of the weights that are penalised: all."""
         return float(squared_length(w))
 
     def totals(
         self, alpha: DualPoint, w: Array, length: float, slack: Array, *, compensated: bool = False
     ) -> Array:
-        """Return what a certificate adds up over the candidates; fill in their slacks."""
         passes, rows, members = self.passes, self.passes.rows, self.candidates
         # Of no weights but the intercept, responses are that of a power of two, without rounding.
         exact = length == 0.0 and scales_exactly(rows.bias)
@@ -165,10 +161,7 @@ class BinaryProblem(MemoryProblem):
         return out
 
     def best_scale(self, alpha: DualPoint, slack: Array, w: Array) -> float:
-        """Return the s in [0, 1] for which the gap of ``s * alpha`` is smallest.
-
-        With w times s goes the margin times s, and the gap is convex in s.
-        """
+        # Weights s w have margins s z, and the gap is convex in s.
         members = self.candidates
         a, cost, target = alpha[members], self.cost[members], self._targets(members)
         linear, square = of_numpy(self.loss).conjugate_parts(cost, a)

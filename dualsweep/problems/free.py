@@ -53,7 +53,6 @@ class FreeProblem(BinaryProblem):
         return float(sizes.mean()) if sizes.any() else 1.0
 
     def size(self, w: Array) -> float:
-        """Return the squared length of the weights that are penalised."""
         return float(squared_length(w[:-1]))
 
     def centred(self, b: float) -> BinaryProblem:
@@ -114,8 +113,7 @@ class FreeProblem(BinaryProblem):
         return totals
 
     def best_scale(self, alpha: DualPoint, slack: Array, w: Array) -> float:
-        """Return 1: other weights have another intercept."""
-        return 1.0
+        return 1.0  # other weights have another intercept
 
     def rescaled(self, result: Result, seen: Array) -> tuple[DualPoint, Known | None]:
         """Return the best feasible multiple of a solution for other costs."""

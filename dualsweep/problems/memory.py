@@ -54,7 +54,6 @@ class MemoryProblem(Problem):
         return 0.5 * float(gradient @ gradient)
 
     def check_rows(self) -> None:
-        """Raise ValueError if rows are not finite any more."""
         self.passes.check_finite()
 
     def with_costs(self: Own, cost: Array) -> Own:
@@ -62,5 +61,4 @@ class MemoryProblem(Problem):
         return replace(self, cost=cost, candidates=np.flatnonzero(cost > 0))
 
     def zero_weights(self) -> Array:
-        """Return weights to start from."""
         return np.zeros(self.weights_shape, order=self.passes.order)

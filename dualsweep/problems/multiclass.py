@@ -136,7 +136,6 @@ class MulticlassProblem(MemoryProblem):
         return float(np.sqrt(2.0) * sums @ np.sqrt(self.sqnorm))
 
     def fill_weights(self, alpha: DualPoint, w: Array, *, compensated: bool = False) -> None:
-        """Overwrite w with the weights of `alpha`, which is 0 on rows that are no candidates."""
         members = self.candidates
 
         def coef(chunk: slice) -> Array:
@@ -149,13 +148,11 @@ class MulticlassProblem(MemoryProblem):
         add(members, coef, w)
 
     def size(self, w: Array) -> float:
-        """Return the squared length of the weights that are penalised: all."""
         return float(squared_length(w.ravel("K")))
 
     def totals(
         self, alpha: DualPoint, w: Array, length: float, slack: Array, *, compensated: bool = False
     ) -> Array:
-        """Return the sums of a certificate over the candidates; fill in how firm they are."""
         beta, data, rows, members = _arrays(alpha), self.data, self.passes.rows, self.candidates
         level = intercept_size(rows, w)
         if compensated:
