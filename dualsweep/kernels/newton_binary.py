@@ -165,13 +165,7 @@ def slope(
 
 @jit
 def find_changed(
-    scale: Array,
-    common: bool,
-    whole: bool,
-    weight: Array,
-    first: int,
-    picked: Array,
-    change: Array,
+    scale: Array, common: bool, whole: bool, weight: Array, first: int, picked: Array, change: Array
 ) -> tuple[int, int]:
     """Fill in the rows whose weight in the Gram matrix changes, and by how much.
 

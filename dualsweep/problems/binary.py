@@ -26,9 +26,9 @@ from .result import Known, Result
 
 @dataclass(frozen=True)
 class BinaryProblem(MemoryProblem):
-    """A binary problem; see `dualsweep.losses.protocol` for the primal and the dual it stands for.
+    """A problem of two classes, or of regression, which has a target per row and y = 1.
 
-    That of regression has a target per row, and y = 1.
+    For its primal and its dual see `dualsweep.losses.protocol`.
     """
 
     loss: Loss
@@ -46,7 +46,7 @@ class BinaryProblem(MemoryProblem):
 
     @property
     def primal_at_zero(self) -> float:
-        """Objective of w = 0, where the slacks of classes are the same whatever the data."""
+        """Objective of w = 0; the slacks of classes there are the same for all data."""
         if np.ndim(self.target) == 0:
             return float(self.cost.sum()) * loss_at(float(self.target), self.loss)
         return float(sum_losses(self.slack_at_zero(), self.cost[self.candidates], self.loss))
@@ -63,7 +63,7 @@ class BinaryProblem(MemoryProblem):
         return np.zeros(self.n_rows)
 
     def slack_at_zero(self) -> Array:
-        """Return what a certificate of w = 0 sees of each row with a cost."""
+        """Return the slacks of w = 0."""
         return self._targets(self.candidates)
 
     def duals_of(self, alpha: DualPoint, members: Array) -> Array:
@@ -95,7 +95,7 @@ class BinaryProblem(MemoryProblem):
         return sweep(self.data, order, alpha, w, grads, gains, shares)
 
     def is_feasible(self, alpha: DualPoint) -> bool:
-        """Tell whether dual variables are within their bounds, and 0 where there is no cost."""
+        """Return whether dual variables are within their bounds, and 0 without a cost."""
         used = self.cost > 0
         lower, upper = of_numpy(self.loss).bounds(self.cost[used])
         inside = (lower <= alpha[used]) & (alpha[used] <= upper)
@@ -129,7 +129,7 @@ class BinaryProblem(MemoryProblem):
         self, alpha: DualPoint, w: Array, length: float, slack: Array, *, compensated: bool = False
     ) -> Array:
         passes, rows, members = self.passes, self.passes.rows, self.candidates
-        # Of no weights but the intercept, responses are that of a power of two, without rounding.
+        # With no weight but the intercept and a bias of a power of two, nothing is rounded.
         exact = length == 0.0 and scales_exactly(rows.bias)
         level = 0.0 if exact else intercept_size(rows, w)
         data = self.data._replace(rows=compensated_rows(rows, w)) if compensated else self.data
@@ -151,10 +151,9 @@ class BinaryProblem(MemoryProblem):
         return passes.sum(certify, len(members))
 
     def settled(self, alpha: DualPoint, slack: Array, radius: float) -> Array:
-        """Tell which of the candidates are at a bound, or at the kink, where the optimum has them.
+        """Return which candidates have the dual variable of the optimum, at a bound or the kink.
 
-        The optimum is at most `radius` from w, so its slack differs by at most that times
-        ``|x_i|``.
+        Its weights are at most `radius` from w, so its slacks differ by at most ``radius |x_i|``.
         """
         out = np.empty(len(self.candidates), dtype=bool)
         settle_rows(self.data, self.candidates, alpha, slack, radius, out)
@@ -179,7 +178,7 @@ class BinaryProblem(MemoryProblem):
     def rescaled(self, result: Result, seen: Array) -> tuple[DualPoint, Known | None]:
         """Return the best feasible multiple of a solution for other costs, and what is known of it.
 
-        `seen` are the rows whose slacks the solution has. See `dualsweep.solvers.path`.
+        The solution has the slacks of the rows `seen`. See `dualsweep.solvers.path`.
         """
         assert result.slack is not None
         alpha, w = np.empty_like(result.alpha), np.empty_like(result.w)
