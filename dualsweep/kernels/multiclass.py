@@ -192,24 +192,13 @@ def _firmness(t: Array, b: Array, label: int, upper: float, joint: bool) -> floa
     t_m < 0 or `upper` with t_m > 0. Crammer-Singer: b is 0 and all t are negative, or one b_m is
     `upper`, and its t_m the largest and positive.
     """
-    firm = np.inf
-    if not joint:
-        for m in range(t.shape[0]):
-            if m != label:
-                if b[m] == 0.0:
-                    firm = min(firm, -t[m])
-                elif b[m] == upper:
-                    firm = min(firm, t[m])
-                else:
-                    firm = 0.0
-        return max(firm, 0.0)
-    level = 0.0  # what b = 0 stays below
+    firm, level = np.inf, 0.0  # b_m = 0 while t_m is below the level
     for m in range(t.shape[0]):
         if m != label and b[m] > 0.0:
-            if b[m] < upper:
+            if b[m] < upper or (b[m] > upper and not joint):
                 return 0.0
-            level = t[m]
-            firm = t[m]
+            firm = min(firm, t[m])
+            level = t[m] if joint else 0.0
     for m in range(t.shape[0]):
         if m != label and b[m] == 0.0:
             firm = min(firm, level - t[m])
