@@ -10,7 +10,7 @@ from ..losses.protocol import conjugate_parts, dual_bounds, row_loss
 from .binary import BinaryData, target_of
 from .certificate import squared_length
 
-# A dual variable at least this large relative to its bound is at the bound but for rounding.
+# A dual variable is at its bound, but for rounding, from this part of it on.
 AT_BOUND = 1.0 - 4 * float(np.finfo(np.float64).eps)
 
 
@@ -22,15 +22,12 @@ def multiple_within(total: float, curvature: float, room: float) -> float:
 
 
 def best_multiple(total: float, curvature: float, room: Array) -> float:
-    """Return `multiple_within` the smallest number in `room`."""
+    """Return `multiple_within` the least room, at which a dual variable reaches its bound."""
     return float(multiple_within(total, curvature, float(np.min(room, initial=np.inf))))
 
 
 def snapped(values: Array, upper: Array) -> Array:
-    """Return values, at their upper bound if only rounding keeps them from it.
-
-    Visits leave values at a bound alone.
-    """
+    """Set values within rounding of their upper bound to it: visits leave those alone."""
     return np.where(values >= AT_BOUND * upper, upper, values)
 
 
