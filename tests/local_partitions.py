@@ -1,5 +1,7 @@
 """The partitions of a cluster without one: for tests, and for benchmarks/partitions.py."""
 
+import functools
+
 from dualsweep.placements.cluster.partitions import Answer, Partition
 
 
@@ -43,8 +45,7 @@ class LocalPartitions:
             question(part, problem, *sent, **how)
             for part, problem in zip(self.parts, self.problems, strict=True)
         ]
-        sums = (None if each[0] is None else sum(each) for each in zip(*answers, strict=True))
-        answer = Answer(*sums)
+        answer = functools.reduce(Answer.plus, answers)
         self.n_sent += bool(sent)
-        self.n_summed += answer.weights is not None
+        self.n_summed += answer.weights.size > 0
         return answer

@@ -1,20 +1,20 @@
-"""The client's side: partitions and where they are, questions to all of them, and lost workers.
+"""The client's side: where partitions are, questions to all of them, and lost workers.
 
-Partitions are held by the workers that compute them, and an actor on each such worker answers for
-those it holds. Questions go to actors without a task: on a local cluster of four workers a task
-for each takes some 25 ms, asking four actors 5 ms.
+Each worker holds the partitions that it computes, and an actor there answers for them. Questions go
+to actors without a task: on a local cluster of four workers, four tasks take some 25 ms, four
+questions to actors 5 ms.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from itertools import accumulate
 from threading import RLock
 from time import monotonic, sleep
 from uuid import uuid4
 
 import dask
-import numpy as np
 from distributed import CancelledError, Client, Future, wait
 from distributed.actor import ProxyRPC
 from distributed.protocol import to_serialize
@@ -35,40 +35,31 @@ from .worker import (
     signed_duals,
 )
 
-LOOK_AFTER = 1.0  # seconds to wait for answers before asking whether all workers are there
+LOOK_AFTER = 1.0  # seconds to wait for answers before checking that all workers are there
 
-# How often workers may be lost before training gives up, and how many seconds partitions may take
-# to be computed without any of them being done.
+# Training gives up after so many losses of workers, or so many seconds without progress.
 MOST_LOSSES, PATIENCE = 10, 300.0
 
 
 class WorkerLostError(Exception):
-    """A worker that had partitions does not answer, or is another one at the same address."""
+    """A worker that had partitions is gone, or was replaced by another at the same address."""
 
-    def __init__(self, emptied: str | None = None) -> None:
-        super().__init__(emptied)
-        self.emptied = emptied  # the address, in the second case
+    def __init__(self, replaced: str | None = None) -> None:
+        super().__init__(replaced)
+        self.replaced = replaced  # the address, in the second case
 
 
 class Cluster:
-    """Partitions on a cluster, each on the worker that computed it, as a ``with`` block.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The client of the cluster.
-    lazy : list of (rows, labels, weights)
-        The partitions; see `dualsweep.placements.cluster.collections.partitions`.
-    """
+    """Partitions on the workers that computed them, until the end of a ``with`` block."""
 
     def __init__(self, client: Client, lazy: list[Lazy]) -> None:
         self.client, self.lazy, self.token = client, lazy, uuid4().hex[:12]
         self.losses = 0
-        self.made: list[Future] = []  # dual variables of problems that are solved
+        self.made: list[Future] = []  # dual variables of the problems solved so far
         self.held: dict[int, Description] = {}  # by partition
         self.task: Assignment | None = None
         self.actors: dict[str, Future] = {}  # by worker
-        self.groups: list[tuple[str, dict[int, int]]] = []  # workers, partitions and first rows
+        self.groups: list[tuple[str, list[int]]] = []  # workers and their partitions
         self.direct = True  # whether workers can be reached without the scheduler
         self._lock = RLock()
         try:
@@ -76,9 +67,9 @@ class Cluster:
         except BaseException:
             self._forget()
             raise
-        self.n_rows = np.array([self.held[k].n_rows for k in range(len(lazy))])
-        self.firsts = np.cumsum(self.n_rows) - self.n_rows
-        self.used = [k for k, n in enumerate(self.n_rows.tolist()) if n]
+        self.n_rows = [self.held[k].n_rows for k in range(len(lazy))]
+        self.firsts = list(accumulate(self.n_rows, initial=0))
+        self.used = [k for k, n in enumerate(self.n_rows) if n]
 
     def __enter__(self) -> Cluster:
         return self
@@ -93,13 +84,13 @@ class Cluster:
         self.client.run(forget, self.token, on_error="ignore")
 
     def _missing(self) -> list[int]:
-        """Return the partitions that no worker has."""
+        """Return the partitions that no worker holds."""
         there = self.client.nthreads()
         held = {k for k, known in self.held.items() if known.home in there}
         return [k for k in range(len(self.lazy)) if k not in held]
 
     def _hold(self) -> None:
-        """Let workers compute, and hold, the partitions that none has."""
+        """Let workers compute and hold the missing partitions."""
         missing = self._missing()
         call, attempt = dask.delayed(hold), uuid4().hex[:6]
         futures = self.client.compute(
@@ -112,11 +103,11 @@ class Cluster:
         self.held.update(zip(missing, self.client.gather(futures), strict=True))
 
     def _wait(self, futures: list[Future]) -> None:
-        """Wait until futures are done; an error if that cannot be."""
+        """Wait until futures are done; raise an error if they cannot be."""
         since, n_done = monotonic(), -1
         while True:
             statuses = [future.status for future in futures]
-            # What can be computed again is lost for a moment only.
+            # What Dask can compute again is lost for a moment only.
             late = monotonic() - since > _tuning.LOST
             if "cancelled" in statuses or (late and "lost" in statuses):
                 raise RuntimeError(
@@ -140,28 +131,23 @@ class Cluster:
                 wait(futures, timeout=LOOK_AFTER / 5, return_when="FIRST_COMPLETED")
 
     def open(self, task: Assignment) -> None:
-        """Let all partitions be asked, as problems of this task."""
+        """Start the actors that answer for all partitions."""
         self.task = task
         homes = sorted({self.held[k].home for k in self.used})
         self.groups = [
-            (home, {k: int(self.firsts[k]) for k in self.used if self.held[k].home == home})
-            for home in homes
+            (home, [k for k in self.used if self.held[k].home == home]) for home in homes
         ]
         self.actors = {home: self.actors.get(home) or self._actor(home) for home in homes}
         self._wait(list(self.actors.values()))
         self.direct = self.client.sync(self._reach, homes)
 
     def _actor(self, home: str) -> Future:
-        return self.client.submit(
-            PartitionActor,
-            self.task,
-            key=f"dualsweep-home-{uuid4().hex[:12]}",
-            workers=[home],
-            actor=True,
-        )
+        key = f"dualsweep-home-{uuid4().hex[:12]}"
+        given = self.task, self.firsts
+        return self.client.submit(PartitionActor, *given, key=key, workers=[home], actor=True)
 
     async def _reach(self, homes: list[str]) -> bool:
-        """Tell whether workers can be reached from here."""
+        """Return whether workers can be reached from here."""
         try:
             calls = [self.client.rpc(home).identity() for home in homes]
             await asyncio.wait_for(asyncio.gather(*calls), LOOK_AFTER)
@@ -170,8 +156,8 @@ class Cluster:
         return True
 
     def ask(self, asked: Asked, sent: tuple[object, ...]) -> Reply:
-        """Ask all partitions of a problem; return the sums of their answers."""
-        since = None  # when it was first asked in vain
+        """Ask all partitions; return the sum of their answers, even if workers are lost."""
+        since = None  # the first loss
         while True:
             losses = self.losses
             try:
@@ -181,17 +167,17 @@ class Cluster:
                 self._recover(losses, error, since)
 
     def _ask(self, asked: Asked, sent: tuple[object, ...]) -> Reply:
-        with self._lock:  # not in the event loop, for which whoever has the lock may be waiting
-            groups = [(home, self.actors[home].key, firsts) for home, firsts in self.groups]
+        with self._lock:  # not in the event loop: a thread with the lock may wait for that
+            groups = [(home, self.actors[home].key, chosen) for home, chosen in self.groups]
         reply: Reply = self.client.sync(self._answers, groups, asked, sent)
         return reply
 
     async def _answers(
-        self, groups: list[tuple[str, str, dict[int, int]]], asked: Asked, sent: tuple[object, ...]
+        self, groups: list[tuple[str, str, list[int]]], asked: Asked, sent: tuple[object, ...]
     ) -> Reply:
         calls = [
-            asyncio.ensure_future(self._call(home, actor, asked, firsts, *sent))
-            for home, actor, firsts in groups
+            asyncio.ensure_future(self._call(home, actor, asked, chosen, *sent))
+            for home, actor, chosen in groups
         ]
         pending = set(calls)
         try:
@@ -221,24 +207,23 @@ class Cluster:
         except KeyError as error:  # no such actor
             raise WorkerLostError(home) from error
         if reply["status"] != "OK":
-            if isinstance(reply["exception"], KeyError):  # it does not hold such a partition
+            if isinstance(reply["exception"], KeyError):  # no such partition
                 raise WorkerLostError(home) from reply["exception"]
             raise reply["exception"]
         result: Reply = reply["result"]
         return result
 
     def _recover(self, losses: int, error: WorkerLostError, since: float) -> None:
-        """Let others hold the partitions of workers that were lost."""
+        """Let other workers hold the partitions of those that were lost."""
         with self._lock:
-            if losses != self.losses:  # somebody else did
+            if losses != self.losses:  # another thread has done it
                 return
             assert self.task is not None
             sleep(LOOK_AFTER)  # until the scheduler knows
-            if error.emptied is not None:
-                self.actors.pop(error.emptied, None)
-                self.held = {
-                    k: known for k, known in self.held.items() if known.home != error.emptied
-                }
+            if error.replaced is not None:
+                self.actors.pop(error.replaced, None)
+                for k in [k for k, known in self.held.items() if known.home == error.replaced]:
+                    del self.held[k]
             while self._missing():
                 self.losses += 1
                 if self.losses > MOST_LOSSES:
@@ -249,7 +234,7 @@ class Cluster:
                 try:
                     self._hold()
                     self.open(self.task)
-                except KilledWorker:  # the next one that was lost
+                except KilledWorker:  # one more
                     continue
             if monotonic() - since > PATIENCE:
                 raise RuntimeError(
@@ -259,25 +244,17 @@ class Cluster:
     def duals(self, p: int, kept: bool, born: dict[int, str]) -> list[Future]:
         """Return the p-th problem's signed dual variables of the partitions with rows, as futures.
 
-        They let go of the dual variables. Wherever those are lost, computing them ends in an error.
+        Workers drop the dual variables. Computing lost ones ends in an error, on any worker.
         """
         with self._lock:
             made = [
                 self.client.submit(
-                    signed_duals,
-                    self.task,
-                    p,
-                    kept,
-                    born.get(k),
-                    k,
-                    first,
+                    *(signed_duals, self.task, p, kept, born.get(k), k),
                     key=f"dualsweep-duals-{self.token}-{p}-{k}",
-                    workers=[home],
+                    workers=[self.held[k].home],
                     allow_other_workers=True,
                 )
-                for k, home, first in sorted(
-                    (k, home, first) for home, firsts in self.groups for k, first in firsts.items()
-                )
+                for k in self.used
             ]
             self.made += made
         return made
@@ -288,14 +265,14 @@ class ClusterPartitions:
 
     def __init__(self, cluster: Cluster, p: int) -> None:
         self.cluster, self.p = cluster, p
-        self.n_parts, self.n_rows = len(cluster.used), int(cluster.n_rows.sum())
+        self.n_parts, self.n_rows = len(cluster.used), sum(cluster.n_rows)
         self.restarts = 0
         self.born: dict[int, str] = {}
 
     def ask(
         self, question: Question[Numbers], *sent: Numbers.args, **how: Numbers.kwargs
     ) -> Answer:
-        """Ask all partitions; return the sums of the answers."""
+        """Ask all partitions; return the sum of the answers."""
         answer, born = self.cluster.ask(Asked(self.p, question, how), sent)
         if any(self.born.get(k, known) != known for k, known in born.items()):
             self.restarts += 1

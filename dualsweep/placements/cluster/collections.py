@@ -1,4 +1,4 @@
-"""Collections of Dask, and stores, as partitions that are still to be computed."""
+"""Partitions that are still to be computed, from collections of Dask and from stores."""
 
 from __future__ import annotations
 
@@ -7,26 +7,20 @@ from typing import Any
 import dask
 import dask.array as da
 
-from ...rows.blocks import Blocks
+from ...io.store import Store
 from .worker import StoreBlock, as_block, as_column
 
-# Rows, labels and weights of a partition, delayed; rows may be a block of a store, weights None.
+# Delayed rows, labels and weights of a partition; rows may be a `StoreBlock`, weights None.
 Lazy = tuple[Any, Any, Any]
 
 
 def is_collection(X: Any) -> bool:
-    """Tell whether X is a collection of Dask."""
+    """Return whether X is a collection of Dask."""
     return bool(dask.is_dask_collection(X))
 
 
 def partitions(X: Any, y: Any, sample_weight: Any) -> list[Lazy]:
-    """Return the partitions of X with their labels and weights.
-
-    Raises
-    ------
-    ValueError
-        If they do not fit together, or X is nothing that has partitions.
-    """
+    """Return the partitions of X with labels and weights; ValueError if they do not fit."""
     rows, sizes, own = _rows(X)
     if not rows:
         raise ValueError("X has no partitions: there is nothing to learn from.")
@@ -40,7 +34,7 @@ def partitions(X: Any, y: Any, sample_weight: Any) -> list[Lazy]:
 
 
 def _rows(X: Any) -> tuple[list[Any], Any, list[Any] | None]:
-    """Return delayed blocks of rows, how many rows each has if that is known, and their labels."""
+    """Return delayed blocks of rows; their numbers of rows and their labels, or None."""
     block = dask.delayed(as_block)
     if isinstance(X, da.Array):
         if X.ndim != 2:
@@ -51,9 +45,9 @@ def _rows(X: Any) -> tuple[list[Any], Any, list[Any] | None]:
                 "all features of its rows. Pass X.rechunk({1: -1})."
             )
         return [block(x) for x in X.to_delayed()[:, 0]], X.chunks[0], None
-    if isinstance(X, Blocks):
-        path = str(X.path.resolve())  # type: ignore[attr-defined]
-        blocks = [StoreBlock(path, X.fingerprint, b) for b in range(len(X.block_bytes))]
+    if isinstance(X, Store):
+        path = str(X.path.resolve())
+        blocks = [StoreBlock(path, X.fingerprint, b) for b in range(len(X))]
         sizes = tuple((X.starts[1:] - X.starts[:-1]).tolist())
         labels = [dask.delayed(StoreBlock.labels)(block) for block in blocks]
         return blocks, sizes, labels
@@ -71,7 +65,7 @@ def _rows(X: Any) -> tuple[list[Any], Any, list[Any] | None]:
 
 
 def _columns(y: Any, name: str, n: int, sizes: Any) -> list[Any]:
-    """Return labels or weights, delayed, in the partitions that X has."""
+    """Return labels or weights, delayed, in the partitions of X."""
     column = dask.delayed(as_column)
     if isinstance(y, list | tuple) and y and all(map(is_collection, y)):
         parts = list(y)

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..._threads import Workers
-from ..._typing import Array
+from ..._typing import Array, Sparse
 from ...losses import LOSSES
 from ...problems.labels import add_counts, class_costs
 from ...problems.result import Result
@@ -28,13 +28,7 @@ from .worker import Assignment
 
 
 class ClusterSet:
-    """Rows in the partitions of a cluster, and how much each of them counts.
-
-    Parameters
-    ----------
-    cluster : Cluster
-        Where they are.
-    """
+    """Rows in the partitions of a cluster, checked."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -59,25 +53,21 @@ class ClusterProblems(SeparateProblems):
     """The problems of a formulation whose rows are in partitions."""
 
     def __init__(self, data: ClusterSet, settings: Settings) -> None:
-        self.cluster = data.cluster
+        self.cluster = cluster = data.cluster
         given = settings.C, settings.class_weight, data.classes
         class_weight, self.class_costs = class_costs(*given, data.mass)
-        task = Assignment(
-            self.cluster.token, settings, data.classes, class_weight, LOSSES[settings.loss]
-        )
-        super().__init__(task.formulation(), int(self.cluster.n_rows.sum()))
-        self.cluster.open(task)
+        loss = LOSSES[settings.loss]
+        task = Assignment(cluster.token, settings, data.classes, class_weight, loss)
+        super().__init__(task.formulation(), sum(cluster.n_rows))
+        cluster.open(task)
         no_rows = passes_over(as_rows(np.empty((0, data.n_features)), settings.bias), Workers())
         none = np.empty(0)
         self.no_rows = LabelledRows(no_rows, none, none.astype(int), none)
 
     def problem(self, p: int) -> PartitionedProblem:
-        """Return the p-th problem."""
-        return PartitionedProblem(
-            ClusterPartitions(self.cluster, p),
-            like=self.formulation.problem(p, self.no_rows),
-            primal_at_zero=self.formulation.primal_at_zero(self.class_costs),
-        )
+        like = self.formulation.problem(p, self.no_rows)
+        primal_at_zero = self.formulation.primal_at_zero(self.class_costs)
+        return PartitionedProblem(ClusterPartitions(self.cluster, p), like, primal_at_zero)
 
     def start(self, p: int, duals: Any) -> Start:
         """Return a cold start: dual variables are on the workers."""
@@ -88,42 +78,33 @@ class ClusterProblems(SeparateProblems):
         return Start()
 
     def complete(self, results: list[Result]) -> None:
-        """Give classes that were not begun weights of some use beside the others, in place."""
         self.formulation.fill_in(results, self.class_costs, self.n_rows)
 
     def finished(self, p: int, result: Result) -> Result:
-        """Keep the dual variables on the workers, with signs."""
+        """Keep the signed dual variables, on the workers."""
         duals = result.alpha
         born = {} if duals.problem.outdated else duals.problem.parts.born
         result.alpha = self.cluster.duals(p, duals.kept, born)
         return result
 
     def dual_coef(self, results: list[Result]) -> da.Array:
-        """Return the model's signed dual variables, in the partitions of X."""
+        """Return the model's signed dual variables, in the partitions of X with rows."""
         stack = dask.delayed(sp.vstack)
-        blocks = [
-            da.from_delayed(
-                stack([result.alpha[t] for result in results], format="csr"),
-                (self.formulation.n_weight_rows, int(self.cluster.n_rows[k])),
-                float,
-                meta=sp.csr_array((0, 0)),
-            )
-            for t, k in enumerate(self.cluster.used)
-        ]
+        height, blocks = self.formulation.n_weight_rows, []
+        for k, *duals in zip(self.cluster.used, *(result.alpha for result in results), strict=True):
+            shape = height, self.cluster.n_rows[k]
+            block = stack(duals, format="csr")
+            blocks.append(da.from_delayed(block, shape, float, meta=sp.csr_array((0, 0))))
         return da.concatenate(blocks, axis=1)
 
     def support(self, dual_coef: da.Array) -> da.Array:
         """Return the rows with a nonzero dual variable, to be computed."""
-        firsts = [int(self.cluster.firsts[k]) for k in self.cluster.used]
-        rows = dask.delayed(_support)
-        blocks = dual_coef.to_delayed()[0]
-        return da.concatenate(
-            [
-                da.from_delayed(rows(block, first), (np.nan,), np.int64)
-                for block, first in zip(blocks, firsts, strict=True)
-            ]
-        )
+        rows, blocks = dask.delayed(_support), []
+        for k, block in zip(self.cluster.used, dual_coef.to_delayed()[0], strict=True):
+            support = rows(block, self.cluster.firsts[k])
+            blocks.append(da.from_delayed(support, (np.nan,), np.int64))
+        return da.concatenate(blocks)
 
 
-def _support(duals: Any, first: int) -> Array:
+def _support(duals: Sparse, first: int) -> Array:
     return first + np.unique(duals.indices)  # type: ignore[no-any-return]
