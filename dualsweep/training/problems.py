@@ -87,13 +87,13 @@ class SeparateProblems(Problems):
     def problem(self, p: int) -> Any:
         """Return the p-th problem."""
 
-    @abstractmethod
     def start(self, p: int, duals: Any) -> Start:
-        """Return where to start near signed dual variables of some model."""
+        """Return where to start near signed dual variables of some model; cold by default."""
+        return Start()
 
-    @abstractmethod
     def start_from(self, p: int, problem: Any, before: Any) -> Start:
-        """Return where to start the p-th problem from the model of the same data for another C."""
+        """Return where to start from the model of the same data for another C; cold by default."""
+        return Start()
 
     def saving(self, p: int) -> Saving | None:
         """Return how the state of the p-th problem is kept, if it is."""

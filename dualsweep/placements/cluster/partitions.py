@@ -27,6 +27,7 @@ from ...kernels.duals import SlottedDuals
 from ...newton.backend import StartOverError
 from ...newton.slacks import MemoryProblem, MemorySlacks, Slacks, slacks_of
 from ...newton.tuning import PARTITIONS, PARTITIONS_MULTICLASS, Tuning
+from ...problems.remote import RemoteProblem
 from ...solvers.costs import Costs, costs_of
 from ...solvers.schedules import SCHEDULES
 
@@ -216,18 +217,15 @@ class RemoteDuals(NamedTuple):
         return RemoteDuals(self.problem, kept=True)
 
 
-class PartitionedProblem:
-    """A problem whose rows are in partitions; see `dualsweep.problems.run.Problem`."""
+class PartitionedProblem(RemoteProblem):
+    """A problem whose rows are in partitions."""
 
     in_place = True
 
     def __init__(self, parts: Partitions, like: MemoryProblem, primal_at_zero: float) -> None:
         """Take partitions, and a problem of the same formulation without rows."""
+        super().__init__(parts.n_rows, like.weights_shape, primal_at_zero)
         self.parts, self.like = parts, like
-        self.n_rows = parts.n_rows
-        self.candidates = range(parts.n_rows)
-        self.weights_shape = like.weights_shape
-        self.primal_at_zero = primal_at_zero
         self.smooth, self.scale, self.ridge = like.smooth, like.scale, like.ridge
         self.zero_weights, self.size = like.zero_weights, like.size
         self.gap_of_gradient = like.gap_of_gradient
@@ -243,15 +241,9 @@ class PartitionedProblem:
     def outdated(self) -> bool:
         return self._summed != self.parts.restarts
 
-    def check_rows(self) -> None:
-        """Do nothing: workers check partitions when they take them over."""
-
     def zero_alpha(self) -> RemoteDuals:
         self.parts.ask(Partition.reset)
         return RemoteDuals(self)
-
-    def slack_at_zero(self) -> None:
-        """Return None: slacks are not kept."""
 
     def fill_weights(
         self, members: range, alpha: RemoteDuals, w: Array, *, compensated: bool = False
@@ -280,10 +272,6 @@ class PartitionedProblem:
             if not self.outdated:
                 return answer.numbers
             self.fill_weights(members, alpha, w, compensated=compensated)
-
-    def best_scale(self, members: range, alpha: RemoteDuals, slack: None, w: Array) -> float:
-        """Return 1: slacks are not kept."""
-        return 1.0
 
 
 class RemoteSlacks(Slacks):

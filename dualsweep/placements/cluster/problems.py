@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import dask
 import dask.array as da
 import numpy as np
@@ -16,7 +14,6 @@ from ...problems.labels import add_counts, class_costs
 from ...problems.result import Result
 from ...rows.layouts import as_rows
 from ...rows.passes import passes_over
-from ...solvers.solve import Start
 from ...training.formulations import LabelledRows
 from ...training.problems import SeparateProblems
 from ...training.settings import Settings
@@ -68,14 +65,6 @@ class ClusterProblems(SeparateProblems):
         like = self.formulation.problem(p, self.no_rows)
         primal_at_zero = self.formulation.primal_at_zero(self.class_costs)
         return PartitionedProblem(ClusterPartitions(self.cluster, p), like, primal_at_zero)
-
-    def start(self, p: int, duals: Any) -> Start:
-        """Return a cold start: dual variables are on the workers."""
-        return Start()
-
-    def start_from(self, p: int, problem: Any, before: Any) -> Start:
-        """Return a cold start: dual variables are on the workers."""
-        return Start()
 
     def complete(self, results: list[Result]) -> None:
         self.formulation.fill_in(results, self.class_costs, self.n_rows)

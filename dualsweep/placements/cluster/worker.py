@@ -257,8 +257,6 @@ def forget(token: str, home: str | None = None) -> None:
 
 def as_block(X: Matrix | Given) -> Matrix:
     """Return rows as they are trained on: float32 or float64, CSR or C-ordered."""
-    if hasattr(X, "to_numpy"):
-        X = X.to_numpy()
     if sp.issparse(X):
         X = check_sparse(X).tocsr()
         return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
@@ -270,7 +268,7 @@ def as_block(X: Matrix | Given) -> Matrix:
 
 def as_column(y: Given) -> Array:
     """Return labels or weights as a one-dimensional array."""
-    y = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
