@@ -82,14 +82,14 @@ class Asked:
 
         def noted(cluster, asked, sent):
             started, before = time.perf_counter(), self.cpu
-            reply = ask(cluster, asked, sent)
+            answer = ask(cluster, asked, sent)
             self.cpu = time.process_time()
-            sizes = [sum(w.nbytes for w in sent), reply.answer.weights.nbytes]
+            sizes = [sum(w.nbytes for w in sent), answer.weights.nbytes]
             moved = len(cluster.groups) * sum(sizes)
             seconds = time.perf_counter() - started
             both = sizes[0] > 0, sizes[1] > 0
             self.log.append((asked.question, seconds, *both, moved, self.cpu - before))
-            return reply
+            return answer
 
         client_side.Cluster._ask = noted
         client_side.PartitionActor = Timed
@@ -283,7 +283,7 @@ class Echo:
     """An actor that answers at once, with as many weights as it was sent."""
 
     def answer(self, asked, chosen, w):
-        return worker_side.Reply(Answer(w + 1, np.zeros(3)), {})
+        return Answer(w + 1, np.zeros(3))
 
 
 def messages(args):

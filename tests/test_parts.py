@@ -119,7 +119,7 @@ def test_one_part_is_rounds_of_sweeps_over_all_rows(text, loss):
     alpha, grads = problem.zero_alpha(), np.empty(len(y))
     order = np.arange(len(y))
     for _ in range(2):
-        answered, _ = part.advance(problem, w, rho=1.0)
+        answered = part.advance(problem, w, rho=1.0).weights
         for _ in range(3):
             problem.sweep(False, order, alpha, w, grads, grads.copy(), grads.copy())
         np.testing.assert_allclose(part.alpha, alpha, rtol=1e-12, atol=1e-14)
@@ -187,7 +187,7 @@ def test_what_was_kept_is_not_what_goes_on(text):
     problem = PartitionedProblem(parts, parts.problems[0], float(len(y)))
     alpha = problem.zero_alpha()
     start = problem.zero_weights()
-    first, _ = parts.ask(Partition.advance, start, rho=0.5)
+    first = parts.ask(Partition.advance, start, rho=0.5).weights
     kept = copy(alpha)
     parts.ask(Partition.advance, first, rho=0.5)
     w = problem.zero_weights()

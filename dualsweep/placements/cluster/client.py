@@ -8,10 +8,13 @@ questions to actors 5 ms.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
+from functools import reduce
 from itertools import accumulate
 from threading import RLock
 from time import monotonic, sleep
+from typing import Any
 from uuid import uuid4
 
 import dask
@@ -21,19 +24,19 @@ from distributed.protocol import to_serialize
 from distributed.scheduler import KilledWorker
 
 from ... import _tuning
-from .collections import Lazy
 from .partitions import Answer, Numbers, Question
 from .worker import (
     Asked,
     Assignment,
     Description,
     PartitionActor,
-    Reply,
-    add,
     forget,
     hold,
     signed_duals,
 )
+
+# Delayed rows, labels and weights of a partition; rows may be a `StoreBlock`, weights None.
+Lazy = tuple[Any, Any, Any]
 
 LOOK_AFTER = 1.0  # seconds to wait for answers before checking that all workers are there
 
@@ -155,7 +158,7 @@ class Cluster:
             return False
         return True
 
-    def ask(self, asked: Asked, sent: tuple[object, ...]) -> Reply:
+    def ask(self, asked: Asked, sent: tuple[object, ...]) -> Answer:
         """Ask all partitions; return the sum of their answers, even if workers are lost."""
         since = None  # the first loss
         while True:
@@ -166,15 +169,15 @@ class Cluster:
                 since = since or monotonic()
                 self._recover(losses, error, since)
 
-    def _ask(self, asked: Asked, sent: tuple[object, ...]) -> Reply:
+    def _ask(self, asked: Asked, sent: tuple[object, ...]) -> Answer:
         with self._lock:  # not in the event loop: a thread with the lock may wait for that
             groups = [(home, self.actors[home].key, chosen) for home, chosen in self.groups]
-        reply: Reply = self.client.sync(self._answers, groups, asked, sent)
-        return reply
+        answer: Answer = self.client.sync(self._answers, groups, asked, sent)
+        return answer
 
     async def _answers(
         self, groups: list[tuple[str, str, list[int]]], asked: Asked, sent: tuple[object, ...]
-    ) -> Reply:
+    ) -> Answer:
         calls = [
             asyncio.ensure_future(self._call(home, actor, asked, chosen, *sent))
             for home, actor, chosen in groups
@@ -194,9 +197,9 @@ class Cluster:
         finally:
             for call in calls:
                 call.cancel()
-        return add(*[call.result() for call in calls])
+        return reduce(Answer.plus, [call.result() for call in calls])
 
-    async def _call(self, home: str, actor: str, *arguments: object) -> Reply:
+    async def _call(self, home: str, actor: str, *arguments: object) -> Answer:
         rpc = self.client.rpc(home) if self.direct else ProxyRPC(self.client.scheduler, home)
         try:
             reply = await rpc.actor_execute(
@@ -210,8 +213,8 @@ class Cluster:
             if isinstance(reply["exception"], KeyError):  # no such partition
                 raise WorkerLostError(home) from reply["exception"]
             raise reply["exception"]
-        result: Reply = reply["result"]
-        return result
+        answer: Answer = reply["result"]
+        return answer
 
     def _recover(self, losses: int, error: WorkerLostError, since: float) -> None:
         """Let other workers hold the partitions of those that were lost."""
@@ -241,7 +244,7 @@ class Cluster:
                     f"Training gave up: a worker has not answered for {PATIENCE:g} s."
                 ) from error
 
-    def duals(self, p: int, kept: bool, born: dict[int, str]) -> list[Future]:
+    def duals(self, p: int, kept: bool, born: Mapping[int, str]) -> list[Future]:
         """Return the p-th problem's signed dual variables of the partitions with rows, as futures.
 
         Workers drop the dual variables. Computing lost ones ends in an error, on any worker.
@@ -267,14 +270,14 @@ class ClusterPartitions:
         self.cluster, self.p = cluster, p
         self.n_parts, self.n_rows = len(cluster.used), sum(cluster.n_rows)
         self.restarts = 0
-        self.born: dict[int, str] = {}
+        self.born: Mapping[int, str] = {}  # see `Answer`
 
     def ask(
         self, question: Question[Numbers], *sent: Numbers.args, **how: Numbers.kwargs
     ) -> Answer:
         """Ask all partitions; return the sum of the answers."""
-        answer, born = self.cluster.ask(Asked(self.p, question, how), sent)
-        if any(self.born.get(k, known) != known for k, known in born.items()):
+        answer = self.cluster.ask(Asked(self.p, question, how), sent)
+        if any(self.born.get(k, born) != born for k, born in answer.born.items()):
             self.restarts += 1
-        self.born = born
+        self.born = answer.born
         return answer

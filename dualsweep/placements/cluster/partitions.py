@@ -10,7 +10,7 @@ lost starts again from 0: the model gets worse, but every certificate stays righ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from math import prod
@@ -47,16 +47,17 @@ Numbers = ParamSpec("Numbers")
 
 
 class Answer(NamedTuple):
-    """What a partition answers, or the sum over several; empty arrays where there is nothing."""
+    """What a partition answers, or the sum over several."""
 
     weights: Array = np.empty(0)
     numbers: Array = np.empty(0)
+    born: Mapping[int, str] = {}  # by partition; changes if it is lost, with its dual variables
 
     def plus(self, other: Answer) -> Answer:
         """Return the sum; it may take the place of these weights."""
         same = self.weights.dtype == other.weights.dtype
         weights = np.add(self.weights, other.weights, out=self.weights if same else None)
-        return Answer(weights, self.numbers + other.numbers)
+        return Answer(weights, self.numbers + other.numbers, {**self.born, **other.born})
 
 
 class Partition:
@@ -126,30 +127,27 @@ class Partition:
         yield self.slacks
         self.slacks.detach()
 
+    # The questions of Newton's method are those of `Slacks`.
+
     def measure(self, problem: MemoryProblem, rho: float, step: float, settled: bool) -> Answer:
-        """Take a step; see `Slacks.measure`."""
         with self._attached(problem) as slacks:
             return Answer(*slacks.measure(rho, step, settled))
 
     def aim(self, problem: MemoryProblem, p: Array, rho: float, t: float) -> Answer:
-        """Prepare a step along p; see `Slacks.aim`."""
         with self._attached(problem) as slacks:
             return Answer(numbers=slacks.aim(p, rho, t))
 
     def slope(self, problem: MemoryProblem, rho: float, t: float) -> Answer:
-        """Return the slope along the step; see `Slacks.slope`."""
         with self._attached(problem) as slacks:
             return Answer(numbers=slacks.slope(rho, t))
 
     def hessian(self, problem: MemoryProblem, rho: float, exact: bool) -> Answer:
-        """Return the Hessian without its ridge; see `Slacks.hessian`."""
         with self._attached(problem) as slacks:
             matrix, factor = slacks.hessian(rho, exact)
             assert matrix is not None  # nobody tells it to stop
             return Answer(factor * matrix)
 
     def product(self, problem: MemoryProblem, v: Array, rho: float) -> Answer:
-        """Return the Hessian, without its ridge, times v; see `Slacks.product`."""
         with self._attached(problem) as slacks:
             return Answer(slacks.product(v, rho))
 
@@ -296,7 +294,8 @@ class RemoteSlacks(Slacks):
         return answer
 
     def measure(self, rho: float, step: float, settled: bool) -> tuple[Array, Array]:
-        return self._ask(Partition.measure, rho=rho, step=step, settled=settled)
+        answer = self._ask(Partition.measure, rho=rho, step=step, settled=settled)
+        return answer.weights, answer.numbers
 
     def hessian(self, rho: float, exact: bool) -> tuple[Array, float]:
         return self._ask(Partition.hessian, rho=rho, exact=exact).weights, 1.0

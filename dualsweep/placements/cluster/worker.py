@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial, reduce
 from itertools import islice
 from pathlib import Path
 from threading import RLock
@@ -55,7 +56,6 @@ class Description(NamedTuple):
     """What the client knows of a partition."""
 
     home: str  # address of the worker that holds it
-    born: str  # differs each time a worker takes it over
     n_rows: int
     n_features: int
     counts: tuple[Array, Array]  # its classes, and the weight of each
@@ -67,13 +67,6 @@ class Asked(NamedTuple):
     p: int
     question: Question[...]
     numbers: dict[str, object]
-
-
-class Reply(NamedTuple):
-    """The sum of some partitions' answers, and from which dual variables it is."""
-
-    answer: Answer
-    born: dict[int, str]  # by partition; see `Description`
 
 
 class StoreBlock(NamedTuple):
@@ -92,9 +85,6 @@ class StoreBlock(NamedTuple):
         """Return the labels."""
         return _store(self.path, self.fingerprint).read_labels(self.b)
 
-    def remove(self) -> None:
-        """Do nothing: the store is the user's."""
-
 
 @lru_cache(maxsize=4)  # a store remembers which of its files it has compared with their checksums
 def _store(path: str, fingerprint: str) -> Store:
@@ -104,30 +94,22 @@ def _store(path: str, fingerprint: str) -> Store:
     return store
 
 
-class _File:
-    """Rows in a file of this worker."""
-
-    def __init__(self, path: Path, X: Matrix) -> None:
-        self.path = path
-        joblib.dump(X, path)
-
-    def read(self, mapped: bool = False) -> Matrix:
-        """Return the rows, mapped if they are not to be looked at."""
-        return joblib.load(self.path, mmap_mode="r" if mapped else None)
-
-    def remove(self) -> None:
-        """Remove the file."""
-        self.path.unlink(missing_ok=True)
+def _load(path: Path, mapped: bool = False) -> Matrix:
+    return joblib.load(path, mmap_mode="r" if mapped else None)
 
 
 class _Held:
     """A partition that this worker holds, and what training keeps of it."""
 
     def __init__(
-        self, X: Matrix | None, file: StoreBlock | _File | None, y: Array, weight: Array | None
+        self,
+        X: Matrix | None,  # None if it is read each time
+        read: Callable[[bool], Matrix] | None,
+        y: Array,
+        weight: Array | None,
     ) -> None:
         self.home, self.born = get_worker().address, uuid4().hex
-        self.X, self.file = X, file  # X is None if it is read from the file each time
+        self.X, self.read = X, read
         self.n_bytes = ROW_BYTES * len(y) + (0 if X is None else _n_bytes(X))
         self.y, self.weight = y, weight
         self.parts: dict[int, Partition] = {}  # by problem
@@ -141,8 +123,8 @@ class _Held:
         if rows is None or rows.passes is None:
             X = self.X
             if X is None:
-                assert self.file is not None
-                X = self.file.read(mapped=rows is not None and not with_rows)
+                assert self.read is not None
+                X = self.read(rows is not None and not with_rows)
             passes = passes_over(as_rows(X, formulation.bias), Workers())
             rows = replace(rows or self._labelled(formulation, passes, first), passes=passes)
             self.known = replace(rows, passes=None) if self.X is None else rows
@@ -166,9 +148,9 @@ def hold(
     token: str, k: int, block: Matrix | StoreBlock, y: Array, weight: Array | None
 ) -> Description:
     """Check partition k, keep it on this worker and describe it."""
-    file: StoreBlock | _File | None = None
+    read: Callable[[bool], Matrix] | None = None
     if isinstance(block, StoreBlock):
-        file, block = block, block.read()
+        read, block = block.read, block.read()
     X = as_block(block)
     for column, name in (y, "y"), (weight, "sample_weight"):
         if column is not None and len(column) != X.shape[0]:
@@ -182,11 +164,16 @@ def hold(
     with _lock:
         in_use = sum(held.n_bytes for held in list(_held.values()))
         fits = not memory or in_use + _n_bytes(X) + ROW_BYTES * len(y) <= FITS * memory
-        if not fits and file is None:
-            file = _File(Path(worker.local_directory) / f"dualsweep-{uuid4().hex}", X)
-        held = _held[token, k] = _Held(X if fits else None, file, y, weight)
+        path = None
+        if not fits and read is None:
+            path = Path(worker.local_directory) / f"dualsweep-{uuid4().hex}"
+            joblib.dump(X, path)
+            read = partial(_load, path)
+        held = _held[token, k] = _Held(X if fits else None, read, y, weight)
+        if path is not None:
+            finalize(held, path.unlink, missing_ok=True)
     n_rows, n_features = X.shape
-    return Description(held.home, held.born, n_rows, n_features, count_classes(y, weight))
+    return Description(held.home, n_rows, n_features, count_classes(y, weight))
 
 
 class PartitionActor:
@@ -198,18 +185,19 @@ class PartitionActor:
         # Once nobody refers to this any more, even if the client just disappeared.
         finalize(self, forget, task.token, get_worker().address)
 
-    def answer(self, asked: Asked, chosen: list[int], *sent: Array) -> Reply:
+    def answer(self, asked: Asked, chosen: list[int], *sent: Array) -> Answer:
         """Ask the chosen partitions; return the sum of their answers."""
         n_threads = get_worker().state.nthreads
         left = iter(chosen)
-        total: list[Reply] = []
+        total: list[Answer] = []
         with Workers(n_threads) as workers:
             # As many at a time as there are threads: each answer may have weights.
             while some := list(islice(left, n_threads)):
-                total = [add(*total, *workers.map(lambda k: self._answer(asked, k, sent), some))]
+                answers = workers.map(lambda k: self._answer(asked, k, sent), some)
+                total = [reduce(Answer.plus, [*total, *answers])]
         return total[0]
 
-    def _answer(self, asked: Asked, k: int, sent: tuple[Array, ...]) -> Reply:
+    def _answer(self, asked: Asked, k: int, sent: tuple[Array, ...]) -> Answer:
         held, p = _held[self.task.token, k], asked.p
         with_rows = asked.question not in WITHOUT_ROWS
         problem = held.problem(self.formulation, p, self.firsts[k], with_rows)
@@ -217,15 +205,7 @@ class PartitionActor:
             settings = self.task.settings
             held.parts[p] = Partition(problem, settings.schedule, (settings.seed, p, k))
         answer = asked.question(held.parts[p], problem, *sent, **asked.numbers)
-        return Reply(answer, {k: held.born})
-
-
-def add(*replies: Reply) -> Reply:
-    """Return the sum of replies; the first may be overwritten."""
-    total, born = replies[0]
-    for answer, births in replies[1:]:
-        total, born = total.plus(answer), born | births
-    return Reply(total, born)
+        return answer._replace(born={k: held.born})
 
 
 def signed_duals(task: Assignment, p: int, kept: bool, born: str | None, k: int) -> Sparse:
@@ -251,19 +231,16 @@ def forget(token: str, home: str | None = None) -> None:
         for key, held in list(_held.items()):
             if key[0] == token and home in (None, held.home):
                 del _held[key]
-                if held.file is not None:
-                    held.file.remove()
 
 
 def as_block(X: Matrix | Given) -> Matrix:
     """Return rows as they are trained on: float32 or float64, CSR or C-ordered."""
-    if sp.issparse(X):
-        X = check_sparse(X).tocsr()
-        return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
-    X = np.asarray(X)
+    X = check_sparse(X).tocsr() if sp.issparse(X) else np.asarray(X)
     if X.ndim != 2:
         raise ValueError(f"A block of X must have rows and columns, but has shape {X.shape}.")
-    return np.ascontiguousarray(X, X.dtype if X.dtype in (np.float32, np.float64) else np.float64)
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float64)
+    return X if sp.issparse(X) else np.ascontiguousarray(X)
 
 
 def as_column(y: Given) -> Array:
