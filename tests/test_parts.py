@@ -9,7 +9,6 @@ import scipy.sparse as sp
 from local_partitions import LocalPartitions
 from naive import library_problem
 
-import dualsweep.placements.cluster.rounds  # noqa: F401  (registers the sweeps)
 from dualsweep._threads import Workers
 from dualsweep.datasets import make_text_like
 from dualsweep.losses import LOSSES

@@ -24,10 +24,10 @@ from distributed.protocol import to_serialize
 from distributed.scheduler import KilledWorker
 
 from ... import _tuning
+from ...training.formulations import Formulation
 from .partitions import Answer, Numbers, Question
 from .worker import (
     Asked,
-    Assignment,
     Description,
     PartitionActor,
     forget,
@@ -45,11 +45,7 @@ MOST_LOSSES, PATIENCE = 10, 300.0
 
 
 class WorkerLostError(Exception):
-    """A worker that had partitions is gone, or was replaced by another at the same address."""
-
-    def __init__(self, replaced: str | None = None) -> None:
-        super().__init__(replaced)
-        self.replaced = replaced  # the address, in the second case
+    """A worker that had partitions is gone, or there is a new one at the address in `args`."""
 
 
 class Cluster:
@@ -60,7 +56,7 @@ class Cluster:
         self.losses = 0
         self.made: list[Future] = []  # dual variables of the problems solved so far
         self.held: dict[int, Description] = {}  # by partition
-        self.task: Assignment | None = None
+        self.formulation: Formulation | None = None
         self.actors: dict[str, Future] = {}  # by worker
         self.groups: list[tuple[str, list[int]]] = []  # workers and their partitions
         self.direct = True  # whether workers can be reached without the scheduler
@@ -133,9 +129,9 @@ class Cluster:
             with suppress(TimeoutError, CancelledError):
                 wait(futures, timeout=LOOK_AFTER / 5, return_when="FIRST_COMPLETED")
 
-    def open(self, task: Assignment) -> None:
+    def open(self, formulation: Formulation) -> None:
         """Start the actors that answer for all partitions."""
-        self.task = task
+        self.formulation = formulation
         homes = sorted({self.held[k].home for k in self.used})
         self.groups = [
             (home, [k for k in self.used if self.held[k].home == home]) for home in homes
@@ -146,7 +142,7 @@ class Cluster:
 
     def _actor(self, home: str) -> Future:
         key = f"dualsweep-home-{uuid4().hex[:12]}"
-        given = self.task, self.firsts
+        given = self.token, self.formulation, self.firsts
         return self.client.submit(PartitionActor, *given, key=key, workers=[home], actor=True)
 
     async def _reach(self, homes: list[str]) -> bool:
@@ -221,12 +217,11 @@ class Cluster:
         with self._lock:
             if losses != self.losses:  # another thread has done it
                 return
-            assert self.task is not None
+            assert self.formulation is not None
             sleep(LOOK_AFTER)  # until the scheduler knows
-            if error.replaced is not None:
-                self.actors.pop(error.replaced, None)
-                for k in [k for k, known in self.held.items() if known.home == error.replaced]:
-                    del self.held[k]
+            for home in error.args:
+                self.actors.pop(home, None)
+                self.held = {k: known for k, known in self.held.items() if known.home != home}
             while self._missing():
                 self.losses += 1
                 if self.losses > MOST_LOSSES:
@@ -236,7 +231,7 @@ class Cluster:
                     ) from error
                 try:
                     self._hold()
-                    self.open(self.task)
+                    self.open(self.formulation)
                 except KilledWorker:  # one more
                     continue
             if monotonic() - since > PATIENCE:
@@ -252,7 +247,7 @@ class Cluster:
         with self._lock:
             made = [
                 self.client.submit(
-                    *(signed_duals, self.task, p, kept, born.get(k), k),
+                    *(signed_duals, self.token, self.formulation, p, kept, born.get(k), k),
                     key=f"dualsweep-duals-{self.token}-{p}-{k}",
                     workers=[self.held[k].home],
                     allow_other_workers=True,

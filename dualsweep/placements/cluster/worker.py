@@ -18,15 +18,13 @@ import scipy.sparse as sp
 from distributed import get_worker
 
 from ..._threads import Workers
-from ..._typing import Array, ClassWeight, Given, Matrix, Sparse
+from ..._typing import Array, Given, Matrix, Sparse
 from ...io.store import Store, open_store
-from ...losses import LOSSES, Loss
 from ...newton.slacks import MemoryProblem
 from ...problems.labels import count_classes
 from ...rows.layouts import as_rows, check_sparse
 from ...rows.passes import Passes, passes_over
-from ...training.formulations import Formulation, LabelledRows, formulation_of
-from ...training.settings import Settings
+from ...training.formulations import Formulation, LabelledRows
 from ..memory import check_finite
 from .partitions import WITHOUT_ROWS, Answer, Partition, Question
 
@@ -36,20 +34,6 @@ from .partitions import WITHOUT_ROWS, Answer, Partition, Question
 # 50 MB, workers came to 0.8 now and then.
 FITS = 0.3
 ROW_BYTES = 150  # what training keeps of a row besides its entries
-
-
-class Assignment(NamedTuple):
-    """What is trained: how partitions become problems."""
-
-    token: str  # of the training
-    settings: Settings
-    classes: Array
-    class_weight: ClassWeight  # by class; None if all weigh the same
-    loss: Loss  # what its name in the settings means: the client may have added it
-
-    def formulation(self) -> Formulation:
-        """Return the formulation."""
-        return formulation_of(self.settings, self.classes, self.class_weight)
 
 
 class Description(NamedTuple):
@@ -179,11 +163,10 @@ def hold(
 class PartitionActor:
     """Answers for the partitions of a worker; `firsts` are the first rows of all partitions."""
 
-    def __init__(self, task: Assignment, firsts: list[int]) -> None:
-        LOSSES[task.settings.loss] = task.loss
-        self.task, self.firsts, self.formulation = task, firsts, task.formulation()
+    def __init__(self, token: str, formulation: Formulation, firsts: list[int]) -> None:
+        self.token, self.formulation, self.firsts = token, formulation, firsts
         # Once nobody refers to this any more, even if the client just disappeared.
-        finalize(self, forget, task.token, get_worker().address)
+        finalize(self, forget, token, get_worker().address)
 
     def answer(self, asked: Asked, chosen: list[int], *sent: Array) -> Answer:
         """Ask the chosen partitions; return the sum of their answers."""
@@ -198,28 +181,30 @@ class PartitionActor:
         return total[0]
 
     def _answer(self, asked: Asked, k: int, sent: tuple[Array, ...]) -> Answer:
-        held, p = _held[self.task.token, k], asked.p
+        held, p = _held[self.token, k], asked.p
         with_rows = asked.question not in WITHOUT_ROWS
         problem = held.problem(self.formulation, p, self.firsts[k], with_rows)
         if p not in held.parts:
-            settings = self.task.settings
+            settings = self.formulation.settings
             held.parts[p] = Partition(problem, settings.schedule, (settings.seed, p, k))
         answer = asked.question(held.parts[p], problem, *sent, **asked.numbers)
         return answer._replace(born={k: held.born})
 
 
-def signed_duals(task: Assignment, p: int, kept: bool, born: str | None, k: int) -> Sparse:
+def signed_duals(
+    token: str, formulation: Formulation, p: int, kept: bool, born: str | None, k: int
+) -> Sparse:
     """Return the p-th problem's signed dual variables of partition k as CSR, and drop them here.
 
     Raises RuntimeError if they were lost with the worker that had them.
     """
-    held = _held.get((task.token, k))
+    held = _held.get((token, k))
     if held is None or held.born != born or p not in held.parts:
         raise RuntimeError(
             "A worker was lost, and with it dual variables of the model. Fit again to have them; "
             "the model itself and its certificate stand."
         )
-    formulation, rows = task.formulation(), held.known
+    rows = held.known
     assert rows is not None
     alpha = held.parts.pop(p).duals(formulation.problem(p, rows), kept)
     return formulation.signed(rows, [alpha], p)
