@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial, reduce
 from itertools import islice
 from pathlib import Path
@@ -82,22 +82,25 @@ def _load(path: Path, mapped: bool = False) -> Matrix:
     return joblib.load(path, mmap_mode="r" if mapped else None)
 
 
+@dataclass(eq=False)
 class _Held:
     """A partition that this worker holds, and what training keeps of it."""
 
-    def __init__(
-        self,
-        X: Matrix | None,  # None if it is read each time
-        read: Callable[[bool], Matrix] | None,
-        y: Array,
-        weight: Array | None,
-    ) -> None:
-        self.home, self.born = get_worker().address, uuid4().hex
-        self.X, self.read = X, read
-        self.n_bytes = ROW_BYTES * len(y) + (0 if X is None else _n_bytes(X))
-        self.y, self.weight = y, weight
-        self.parts: dict[int, Partition] = {}  # by problem
-        self.known: LabelledRows | None = None  # passes only over rows in memory
+    X: Matrix | None  # None if it is read each time
+    y: Array
+    weight: Array | None
+    read: Callable[[bool], Matrix] | None
+    home: str
+    born: str = field(default_factory=lambda: uuid4().hex)
+    parts: dict[int, Partition] = field(default_factory=dict)  # by problem
+    known: LabelledRows | None = None  # passes only over rows in memory
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that it takes in memory."""
+        X: Matrix = self.X
+        arrays = (X.data, X.indices, X.indptr) if sp.issparse(X) else () if X is None else (X,)
+        return ROW_BYTES * len(self.y) + sum(array.nbytes for array in arrays)
 
     def problem(
         self, formulation: Formulation, p: int, first: int, with_rows: bool
@@ -145,17 +148,17 @@ def hold(
         raise ValueError("sample_weight must not be negative, NaN or infinite.")
     worker = get_worker()
     memory = worker.memory_manager.memory_limit
+    held = _Held(X, y, weight, read, worker.address)
     with _lock:
-        in_use = sum(held.n_bytes for held in list(_held.values()))
-        fits = not memory or in_use + _n_bytes(X) + ROW_BYTES * len(y) <= FITS * memory
-        path = None
-        if not fits and read is None:
-            path = Path(worker.local_directory) / f"dualsweep-{uuid4().hex}"
-            joblib.dump(X, path)
-            read = partial(_load, path)
-        held = _held[token, k] = _Held(X if fits else None, read, y, weight)
-        if path is not None:
-            finalize(held, path.unlink, missing_ok=True)
+        in_use = held.n_bytes + sum(other.n_bytes for other in list(_held.values()))
+        if memory and in_use > FITS * memory:
+            held.X = None
+            if read is None:
+                path = Path(worker.local_directory) / f"dualsweep-{held.born}"
+                joblib.dump(X, path)
+                held.read = partial(_load, path)
+                finalize(held, path.unlink, missing_ok=True)
+        _held[token, k] = held
     n_rows, n_features = X.shape
     return Description(held.home, n_rows, n_features, count_classes(y, weight))
 
@@ -236,8 +239,3 @@ def as_column(y: Given) -> Array:
     if y.ndim != 1:
         raise ValueError(f"Labels and weights must be one column, but have shape {y.shape}.")
     return y
-
-
-def _n_bytes(X: Matrix) -> int:
-    arrays = (X.data, X.indices, X.indptr) if sp.issparse(X) else (X,)
-    return sum(array.nbytes for array in arrays)
