@@ -25,15 +25,8 @@ from distributed.scheduler import KilledWorker
 
 from ... import _tuning
 from ...training.formulations import Formulation
+from . import worker
 from .partitions import Answer, Numbers, Question
-from .worker import (
-    Asked,
-    Description,
-    PartitionActor,
-    forget,
-    hold,
-    signed_duals,
-)
 
 # Delayed rows, labels and weights of a partition; rows may be a `StoreBlock`, weights None.
 Lazy = tuple[Any, Any, Any]
@@ -55,7 +48,7 @@ class Cluster:
         self.client, self.lazy, self.token = client, lazy, uuid4().hex[:12]
         self.losses = 0
         self.made: list[Future] = []  # dual variables of the problems solved so far
-        self.held: dict[int, Description] = {}  # by partition
+        self.held: dict[int, worker.Description] = {}  # by partition
         self.formulation: Formulation | None = None
         self.actors: dict[str, Future] = {}  # by worker
         self.groups: list[tuple[str, list[int]]] = []  # workers and their partitions
@@ -80,7 +73,7 @@ class Cluster:
 
     def _forget(self) -> None:
         self.actors.clear()
-        self.client.run(forget, self.token, on_error="ignore")
+        self.client.run(worker.forget, self.token, on_error="ignore")
 
     def _missing(self) -> list[int]:
         """Return the partitions that no worker holds."""
@@ -91,7 +84,7 @@ class Cluster:
     def _hold(self) -> None:
         """Let workers compute and hold the missing partitions."""
         missing = self._missing()
-        call, attempt = dask.delayed(hold), uuid4().hex[:6]
+        call, attempt = dask.delayed(worker.hold), uuid4().hex[:6]
         futures = self.client.compute(
             [
                 call(self.token, k, *self.lazy[k], dask_key_name=f"dualsweep-hold-{attempt}-{k}")
@@ -143,7 +136,9 @@ class Cluster:
     def _actor(self, home: str) -> Future:
         key = f"dualsweep-home-{uuid4().hex[:12]}"
         given = self.token, self.formulation, self.firsts
-        return self.client.submit(PartitionActor, *given, key=key, workers=[home], actor=True)
+        return self.client.submit(
+            worker.PartitionActor, *given, key=key, workers=[home], actor=True
+        )
 
     async def _reach(self, homes: list[str]) -> bool:
         """Return whether workers can be reached from here."""
@@ -154,7 +149,7 @@ class Cluster:
             return False
         return True
 
-    def ask(self, asked: Asked, sent: tuple[object, ...]) -> Answer:
+    def ask(self, asked: worker.Asked, sent: tuple[object, ...]) -> Answer:
         """Ask all partitions; return the sum of their answers, even if workers are lost."""
         since = None  # the first loss
         while True:
@@ -165,14 +160,17 @@ class Cluster:
                 since = since or monotonic()
                 self._recover(losses, error, since)
 
-    def _ask(self, asked: Asked, sent: tuple[object, ...]) -> Answer:
+    def _ask(self, asked: worker.Asked, sent: tuple[object, ...]) -> Answer:
         with self._lock:  # not in the event loop: a thread with the lock may wait for that
             groups = [(home, self.actors[home].key, chosen) for home, chosen in self.groups]
         answer: Answer = self.client.sync(self._answers, groups, asked, sent)
         return answer
 
     async def _answers(
-        self, groups: list[tuple[str, str, list[int]]], asked: Asked, sent: tuple[object, ...]
+        self,
+        groups: list[tuple[str, str, list[int]]],
+        asked: worker.Asked,
+        sent: tuple[object, ...],
     ) -> Answer:
         calls = [
             asyncio.ensure_future(self._call(home, actor, asked, chosen, *sent))
@@ -247,7 +245,7 @@ class Cluster:
         with self._lock:
             made = [
                 self.client.submit(
-                    *(signed_duals, self.token, self.formulation, p, kept, born.get(k), k),
+                    *(worker.signed_duals, self.token, self.formulation, p, kept, born.get(k), k),
                     key=f"dualsweep-duals-{self.token}-{p}-{k}",
                     workers=[self.held[k].home],
                     allow_other_workers=True,
@@ -271,7 +269,7 @@ class ClusterPartitions:
         self, question: Question[Numbers], *sent: Numbers.args, **how: Numbers.kwargs
     ) -> Answer:
         """Ask all partitions; return the sum of the answers."""
-        answer = self.cluster.ask(Asked(self.p, question, how), sent)
+        answer = self.cluster.ask(worker.Asked(self.p, question, how), sent)
         if any(self.born.get(k, born) != born for k, born in answer.born.items()):
             self.restarts += 1
         self.born = answer.born
