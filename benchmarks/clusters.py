@@ -92,7 +92,7 @@ class Asked:
             return answer
 
         client_side.Cluster._ask = noted
-        client_side.PartitionActor = Timed
+        worker_side.PartitionActor = Timed
 
     def rounds(self):
         """Return broadcasts or sums of weights, whichever are more."""

@@ -1,4 +1,4 @@
-"""The partitions of a cluster without one: for tests, and for benchmarks/partitions.py."""
+"""Partitions in this process, for tests and benchmarks/partitions.py."""
 
 import functools
 
@@ -35,7 +35,7 @@ class LocalPartitions:
         return Partition(self.problems[k], self.schedule, (0, k))
 
     def ask(self, question, *sent, **how):
-        """Ask each partition; return the sums of the answers."""
+        """Ask each partition; return the sum of the answers."""
         self.n_asked += 1
         lost = self.lose(self.n_asked)
         if lost is not None:

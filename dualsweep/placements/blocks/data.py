@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
+from dataclasses import replace
 from functools import cached_property, partial
 from hashlib import sha256
 from itertools import pairwise
@@ -163,13 +164,11 @@ class BlockProblems(SeparateProblems):
             "classes": None if classes is None else classes.tolist(),
         }
 
-    def labelled(
-        self, b: int, passes: Passes | None = None, sqnorm: Array | None = None
-    ) -> LabelledRows:
-        """Return the labels and costs of block b, with its rows if they are given."""
+    def labelled(self, b: int) -> LabelledRows:
+        """Return the labels and costs of block b, without its rows."""
         labels = self.formulation.encode(self.data.labels_of(b))
         cost = self.formulation.costs(labels, self.data.weight_of(b), all_rows=False)
-        return LabelledRows(passes, sqnorm, labels, cost)
+        return LabelledRows(None, None, labels, cost)
 
     def read(self, p: int, b: int) -> Problem:
         """Return block b of the p-th problem."""
@@ -177,7 +176,8 @@ class BlockProblems(SeparateProblems):
         passes = Passes(as_rows(X, self.settings.bias), self.data.workers)
         sqnorm = passes.sqnorms()
         check_finite(sqnorm, self.data.rows(b).start)
-        return self.formulation.problem(p, self.labelled(b, passes, sqnorm))
+        rows = replace(self.labelled(b), passes=passes, sqnorm=sqnorm)
+        return self.formulation.problem(p, rows)
 
     def problem(self, p: int) -> BlockProblem:
         blocks, settings, together = self.data.blocks, self.settings, self.formulation.together

@@ -22,12 +22,11 @@ import numpy as np
 from ..._random import random_state, shuffle
 from ..._typing import Array
 from ...kernels.certificate import N_TOTALS, squared_length
-from ...problems.binary import BinaryProblem
-from ...problems.multiclass import MulticlassProblem
 from ...problems.remote import RemoteProblem
 from ...problems.run import PointRun, Saving
 from ...solvers.schedules import SCHEDULES
 from ...solvers.sweeps import sweeper_of
+from ...training.formulations import Problem
 from .duals import BlockDuals, SlottedBlocks, dual_bytes, packed_duals, unpacked_duals
 
 # Sweeps over a group of blocks while it is in memory. Passes to a relative gap of 1e-3 with 2, 3, 5
@@ -61,8 +60,7 @@ def room_for_blocks(memory: int, n_rows: int, n_weights: int, dual_bytes: int = 
     return memory - 2 * dual_bytes * n_rows - 3 * 8 * n_weights
 
 
-Block = BinaryProblem | MulticlassProblem
-Chunk = list[tuple[slice, Block]]
+Chunk = list[tuple[slice, Problem]]
 
 
 class BlockProblem(RemoteProblem):
@@ -73,7 +71,7 @@ class BlockProblem(RemoteProblem):
 
     def __init__(
         self,
-        read: Callable[[int], Block],  # block b as a problem of its own; called by another thread
+        read: Callable[[int], Problem],  # block b as a problem of its own; called by another thread
         starts: Array,  # first row of each block, and the number of rows
         block_bytes: Array,  # size of each block in memory
         weights_shape: tuple[int, ...],

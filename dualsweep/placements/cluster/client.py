@@ -24,16 +24,9 @@ from distributed.protocol import to_serialize
 from distributed.scheduler import KilledWorker
 
 from ... import _tuning
+from ...training.formulations import Formulation
+from . import worker
 from .partitions import Answer, Numbers, Question
-from .worker import (
-    Asked,
-    Assignment,
-    Description,
-    PartitionActor,
-    forget,
-    hold,
-    signed_duals,
-)
 
 # Delayed rows, labels and weights of a partition; rows may be a `StoreBlock`, weights None.
 Lazy = tuple[Any, Any, Any]
@@ -45,11 +38,7 @@ MOST_LOSSES, PATIENCE = 10, 300.0
 
 
 class WorkerLostError(Exception):
-    """A worker that had partitions is gone, or was replaced by another at the same address."""
-
-    def __init__(self, replaced: str | None = None) -> None:
-        super().__init__(replaced)
-        self.replaced = replaced  # the address, in the second case
+    """A worker that had partitions is gone, or there is a new one at the address in `args`."""
 
 
 class Cluster:
@@ -59,8 +48,8 @@ class Cluster:
         self.client, self.lazy, self.token = client, lazy, uuid4().hex[:12]
         self.losses = 0
         self.made: list[Future] = []  # dual variables of the problems solved so far
-        self.held: dict[int, Description] = {}  # by partition
-        self.task: Assignment | None = None
+        self.held: dict[int, worker.Description] = {}  # by partition
+        self.formulation: Formulation | None = None
         self.actors: dict[str, Future] = {}  # by worker
         self.groups: list[tuple[str, list[int]]] = []  # workers and their partitions
         self.direct = True  # whether workers can be reached without the scheduler
@@ -84,7 +73,7 @@ class Cluster:
 
     def _forget(self) -> None:
         self.actors.clear()
-        self.client.run(forget, self.token, on_error="ignore")
+        self.client.run(worker.forget, self.token, on_error="ignore")
 
     def _missing(self) -> list[int]:
         """Return the partitions that no worker holds."""
@@ -95,7 +84,7 @@ class Cluster:
     def _hold(self) -> None:
         """Let workers compute and hold the missing partitions."""
         missing = self._missing()
-        call, attempt = dask.delayed(hold), uuid4().hex[:6]
+        call, attempt = dask.delayed(worker.hold), uuid4().hex[:6]
         futures = self.client.compute(
             [
                 call(self.token, k, *self.lazy[k], dask_key_name=f"dualsweep-hold-{attempt}-{k}")
@@ -133,9 +122,9 @@ class Cluster:
             with suppress(TimeoutError, CancelledError):
                 wait(futures, timeout=LOOK_AFTER / 5, return_when="FIRST_COMPLETED")
 
-    def open(self, task: Assignment) -> None:
+    def open(self, formulation: Formulation) -> None:
         """Start the actors that answer for all partitions."""
-        self.task = task
+        self.formulation = formulation
         homes = sorted({self.held[k].home for k in self.used})
         self.groups = [
             (home, [k for k in self.used if self.held[k].home == home]) for home in homes
@@ -146,8 +135,10 @@ class Cluster:
 
     def _actor(self, home: str) -> Future:
         key = f"dualsweep-home-{uuid4().hex[:12]}"
-        given = self.task, self.firsts
-        return self.client.submit(PartitionActor, *given, key=key, workers=[home], actor=True)
+        given = self.token, self.formulation, self.firsts
+        return self.client.submit(
+            worker.PartitionActor, *given, key=key, workers=[home], actor=True
+        )
 
     async def _reach(self, homes: list[str]) -> bool:
         """Return whether workers can be reached from here."""
@@ -158,7 +149,7 @@ class Cluster:
             return False
         return True
 
-    def ask(self, asked: Asked, sent: tuple[object, ...]) -> Answer:
+    def ask(self, asked: worker.Asked, sent: tuple[object, ...]) -> Answer:
         """Ask all partitions; return the sum of their answers, even if workers are lost."""
         since = None  # the first loss
         while True:
@@ -169,14 +160,17 @@ class Cluster:
                 since = since or monotonic()
                 self._recover(losses, error, since)
 
-    def _ask(self, asked: Asked, sent: tuple[object, ...]) -> Answer:
+    def _ask(self, asked: worker.Asked, sent: tuple[object, ...]) -> Answer:
         with self._lock:  # not in the event loop: a thread with the lock may wait for that
             groups = [(home, self.actors[home].key, chosen) for home, chosen in self.groups]
         answer: Answer = self.client.sync(self._answers, groups, asked, sent)
         return answer
 
     async def _answers(
-        self, groups: list[tuple[str, str, list[int]]], asked: Asked, sent: tuple[object, ...]
+        self,
+        groups: list[tuple[str, str, list[int]]],
+        asked: worker.Asked,
+        sent: tuple[object, ...],
     ) -> Answer:
         calls = [
             asyncio.ensure_future(self._call(home, actor, asked, chosen, *sent))
@@ -221,12 +215,11 @@ class Cluster:
         with self._lock:
             if losses != self.losses:  # another thread has done it
                 return
-            assert self.task is not None
+            assert self.formulation is not None
             sleep(LOOK_AFTER)  # until the scheduler knows
-            if error.replaced is not None:
-                self.actors.pop(error.replaced, None)
-                for k in [k for k, known in self.held.items() if known.home == error.replaced]:
-                    del self.held[k]
+            for home in error.args:
+                self.actors.pop(home, None)
+                self.held = {k: known for k, known in self.held.items() if known.home != home}
             while self._missing():
                 self.losses += 1
                 if self.losses > MOST_LOSSES:
@@ -236,7 +229,7 @@ class Cluster:
                     ) from error
                 try:
                     self._hold()
-                    self.open(self.task)
+                    self.open(self.formulation)
                 except KilledWorker:  # one more
                     continue
             if monotonic() - since > PATIENCE:
@@ -252,7 +245,7 @@ class Cluster:
         with self._lock:
             made = [
                 self.client.submit(
-                    *(signed_duals, self.task, p, kept, born.get(k), k),
+                    *(worker.signed_duals, self.token, self.formulation, p, kept, born.get(k), k),
                     key=f"dualsweep-duals-{self.token}-{p}-{k}",
                     workers=[self.held[k].home],
                     allow_other_workers=True,
@@ -276,7 +269,7 @@ class ClusterPartitions:
         self, question: Question[Numbers], *sent: Numbers.args, **how: Numbers.kwargs
     ) -> Answer:
         """Ask all partitions; return the sum of the answers."""
-        answer = self.cluster.ask(Asked(self.p, question, how), sent)
+        answer = self.cluster.ask(worker.Asked(self.p, question, how), sent)
         if any(self.born.get(k, born) != born for k, born in answer.born.items()):
             self.restarts += 1
         self.born = answer.born

@@ -12,19 +12,17 @@ import scipy.sparse as sp
 from ..._threads import Workers
 from ..._typing import Array, Sparse
 from ...io.store import Store
-from ...losses import LOSSES
 from ...problems.labels import add_counts, class_costs
 from ...problems.result import Result
 from ...rows.layouts import as_rows
 from ...rows.passes import passes_over
-from ...training.formulations import LabelledRows
+from ...training.formulations import LabelledRows, formulation_of
 from ...training.problems import SeparateProblems
 from ...training.settings import Settings
 from ..memory import check_room
 from .client import Cluster, ClusterPartitions, Lazy
 from .partitions import PartitionedProblem
-from .rounds import PartitionSweeper  # noqa: F401  (registers itself)
-from .worker import Assignment, StoreBlock, as_block, as_column
+from .worker import StoreBlock, as_block, as_column
 
 
 def partitions(X: Any, y: Any, sample_weight: Any) -> list[Lazy]:
@@ -56,11 +54,10 @@ def _rows(X: Any) -> tuple[list[Any], Any, list[Any] | None]:
     if isinstance(X, Store):
         path = str(X.path.resolve())
         blocks = [StoreBlock(path, X.fingerprint, b) for b in range(len(X))]
-        sizes = tuple((X.starts[1:] - X.starts[:-1]).tolist())
         labels = [dask.delayed(StoreBlock.labels)(block) for block in blocks]
-        return blocks, sizes, labels
+        return blocks, tuple(np.diff(X.starts).tolist()), labels
     if hasattr(X, "to_delayed") and hasattr(X, "columns"):
-        return [block(x) for x in X.to_delayed()], None, None
+        X = X.to_delayed()
     if isinstance(X, list | tuple) and X and all(map(dask.is_dask_collection, X)):
         return [block(x) for x in X], None, None
     if isinstance(X, list | tuple) and X and all(isinstance(x, tuple) and len(x) == 2 for x in X):
@@ -125,13 +122,12 @@ class ClusterProblems(SeparateProblems):
     """The problems of a formulation whose rows are in partitions."""
 
     def __init__(self, data: ClusterSet, settings: Settings) -> None:
-        self.cluster = cluster = data.cluster
-        given = settings.C, settings.class_weight, data.classes
-        class_weight, self.class_costs = class_costs(*given, data.mass)
-        loss = LOSSES[settings.loss]
-        task = Assignment(cluster.token, settings, data.classes, class_weight, loss)
-        super().__init__(task.formulation(), sum(cluster.n_rows))
-        cluster.open(task)
+        self.cluster = data.cluster
+        given = settings.C, settings.class_weight, data.classes, data.mass
+        class_weight, self.class_costs = class_costs(*given)
+        formulation = formulation_of(settings, data.classes, class_weight)
+        super().__init__(formulation, sum(self.cluster.n_rows))
+        self.cluster.open(formulation)
         no_rows = passes_over(as_rows(np.empty((0, data.n_features)), settings.bias), Workers())
         none = np.empty(0)
         self.no_rows = LabelledRows(no_rows, none, none.astype(int), none)

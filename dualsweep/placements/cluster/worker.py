@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial, reduce
 from itertools import islice
 from pathlib import Path
@@ -18,15 +18,13 @@ import scipy.sparse as sp
 from distributed import get_worker
 
 from ..._threads import Workers
-from ..._typing import Array, ClassWeight, Given, Matrix, Sparse
+from ..._typing import Array, Given, Matrix, Sparse
 from ...io.store import Store, open_store
-from ...losses import LOSSES, Loss
 from ...newton.slacks import MemoryProblem
 from ...problems.labels import count_classes
 from ...rows.layouts import as_rows, check_sparse
 from ...rows.passes import Passes, passes_over
-from ...training.formulations import Formulation, LabelledRows, formulation_of
-from ...training.settings import Settings
+from ...training.formulations import Formulation, LabelledRows
 from ..memory import check_finite
 from .partitions import WITHOUT_ROWS, Answer, Partition, Question
 
@@ -36,20 +34,6 @@ from .partitions import WITHOUT_ROWS, Answer, Partition, Question
 # 50 MB, workers came to 0.8 now and then.
 FITS = 0.3
 ROW_BYTES = 150  # what training keeps of a row besides its entries
-
-
-class Assignment(NamedTuple):
-    """What is trained: how partitions become problems."""
-
-    token: str  # of the training
-    settings: Settings
-    classes: Array
-    class_weight: ClassWeight  # by class; None if all weigh the same
-    loss: Loss  # what its name in the settings means: the client may have added it
-
-    def formulation(self) -> Formulation:
-        """Return the formulation."""
-        return formulation_of(self.settings, self.classes, self.class_weight)
 
 
 class Description(NamedTuple):
@@ -62,7 +46,7 @@ class Description(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A question to partitions of the p-th problem, but for the weights that are sent with it."""
+    """A question to partitions of the p-th problem, without the weights that are sent with it."""
 
     p: int
     question: Question[...]
@@ -77,7 +61,7 @@ class StoreBlock(NamedTuple):
     b: int
 
     def read(self, mapped: bool = False) -> Sparse:
-        """Return the rows, mapped if they are not to be looked at."""
+        """Return the rows, only mapped if nothing reads them."""
         store = _store(self.path, self.fingerprint)
         return (store.block if mapped else store.read)(self.b)[0]
 
@@ -98,22 +82,25 @@ def _load(path: Path, mapped: bool = False) -> Matrix:
     return joblib.load(path, mmap_mode="r" if mapped else None)
 
 
+@dataclass(eq=False)
 class _Held:
     """A partition that this worker holds, and what training keeps of it."""
 
-    def __init__(
-        self,
-        X: Matrix | None,  # None if it is read each time
-        read: Callable[[bool], Matrix] | None,
-        y: Array,
-        weight: Array | None,
-    ) -> None:
-        self.home, self.born = get_worker().address, uuid4().hex
-        self.X, self.read = X, read
-        self.n_bytes = ROW_BYTES * len(y) + (0 if X is None else _n_bytes(X))
-        self.y, self.weight = y, weight
-        self.parts: dict[int, Partition] = {}  # by problem
-        self.known: LabelledRows | None = None  # passes only over rows in memory
+    X: Matrix | None  # None if it is read each time
+    y: Array
+    weight: Array | None
+    read: Callable[[bool], Matrix] | None
+    home: str
+    born: str = field(default_factory=lambda: uuid4().hex)
+    parts: dict[int, Partition] = field(default_factory=dict)  # by problem
+    known: LabelledRows | None = None  # passes only over rows in memory
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that it takes in memory."""
+        X: Matrix = self.X
+        arrays = (X.data, X.indices, X.indptr) if sp.issparse(X) else () if X is None else (X,)
+        return ROW_BYTES * len(self.y) + sum(array.nbytes for array in arrays)
 
     def problem(
         self, formulation: Formulation, p: int, first: int, with_rows: bool
@@ -161,17 +148,17 @@ def hold(
         raise ValueError("sample_weight must not be negative, NaN or infinite.")
     worker = get_worker()
     memory = worker.memory_manager.memory_limit
+    held = _Held(X, y, weight, read, worker.address)
     with _lock:
-        in_use = sum(held.n_bytes for held in list(_held.values()))
-        fits = not memory or in_use + _n_bytes(X) + ROW_BYTES * len(y) <= FITS * memory
-        path = None
-        if not fits and read is None:
-            path = Path(worker.local_directory) / f"dualsweep-{uuid4().hex}"
-            joblib.dump(X, path)
-            read = partial(_load, path)
-        held = _held[token, k] = _Held(X if fits else None, read, y, weight)
-        if path is not None:
-            finalize(held, path.unlink, missing_ok=True)
+        in_use = held.n_bytes + sum(other.n_bytes for other in list(_held.values()))
+        if memory and in_use > FITS * memory:
+            held.X = None
+            if read is None:
+                path = Path(worker.local_directory) / f"dualsweep-{held.born}"
+                joblib.dump(X, path)
+                held.read = partial(_load, path)
+                finalize(held, path.unlink, missing_ok=True)
+        _held[token, k] = held
     n_rows, n_features = X.shape
     return Description(held.home, n_rows, n_features, count_classes(y, weight))
 
@@ -179,11 +166,10 @@ def hold(
 class PartitionActor:
     """Answers for the partitions of a worker; `firsts` are the first rows of all partitions."""
 
-    def __init__(self, task: Assignment, firsts: list[int]) -> None:
-        LOSSES[task.settings.loss] = task.loss
-        self.task, self.firsts, self.formulation = task, firsts, task.formulation()
+    def __init__(self, token: str, formulation: Formulation, firsts: list[int]) -> None:
+        self.token, self.formulation, self.firsts = token, formulation, firsts
         # Once nobody refers to this any more, even if the client just disappeared.
-        finalize(self, forget, task.token, get_worker().address)
+        finalize(self, forget, token, get_worker().address)
 
     def answer(self, asked: Asked, chosen: list[int], *sent: Array) -> Answer:
         """Ask the chosen partitions; return the sum of their answers."""
@@ -198,28 +184,30 @@ class PartitionActor:
         return total[0]
 
     def _answer(self, asked: Asked, k: int, sent: tuple[Array, ...]) -> Answer:
-        held, p = _held[self.task.token, k], asked.p
+        held, p = _held[self.token, k], asked.p
         with_rows = asked.question not in WITHOUT_ROWS
         problem = held.problem(self.formulation, p, self.firsts[k], with_rows)
         if p not in held.parts:
-            settings = self.task.settings
+            settings = self.formulation.settings
             held.parts[p] = Partition(problem, settings.schedule, (settings.seed, p, k))
         answer = asked.question(held.parts[p], problem, *sent, **asked.numbers)
         return answer._replace(born={k: held.born})
 
 
-def signed_duals(task: Assignment, p: int, kept: bool, born: str | None, k: int) -> Sparse:
+def signed_duals(
+    token: str, formulation: Formulation, p: int, kept: bool, born: str | None, k: int
+) -> Sparse:
     """Return the p-th problem's signed dual variables of partition k as CSR, and drop them here.
 
     Raises RuntimeError if they were lost with the worker that had them.
     """
-    held = _held.get((task.token, k))
+    held = _held.get((token, k))
     if held is None or held.born != born or p not in held.parts:
         raise RuntimeError(
             "A worker was lost, and with it dual variables of the model. Fit again to have them; "
             "the model itself and its certificate stand."
         )
-    formulation, rows = task.formulation(), held.known
+    rows = held.known
     assert rows is not None
     alpha = held.parts.pop(p).duals(formulation.problem(p, rows), kept)
     return formulation.signed(rows, [alpha], p)
@@ -251,8 +239,3 @@ def as_column(y: Given) -> Array:
     if y.ndim != 1:
         raise ValueError(f"Labels and weights must be one column, but have shape {y.shape}.")
     return y
-
-
-def _n_bytes(X: Matrix) -> int:
-    arrays = (X.data, X.indices, X.indptr) if sp.issparse(X) else (X,)
-    return sum(array.nbytes for array in arrays)
