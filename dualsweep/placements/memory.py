@@ -24,12 +24,7 @@ from ..rows.passes import passes_over
 from ..solvers.path import start_from
 from ..solvers.solve import Start
 from ..training.context import Context
-from ..training.formulations import (
-    LabelledRows,
-    as_targets,
-    check_scale,
-    formulation_of,
-)
+from ..training.formulations import LabelledRows, as_targets, check_scale, formulation_of
 from ..training.problems import SeparateProblems
 from ..training.settings import Settings
 

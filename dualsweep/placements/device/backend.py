@@ -42,17 +42,7 @@ NARROW_STEPS = 100
 
 
 class DeviceBackend(Backend):
-    """Problems whose rows and weights are on a device.
-
-    Parameters
-    ----------
-    solver : DeviceSolver
-        The rows, the best weights and dual variables so far, and what certifies others.
-    numbers : array of int
-        The problems, by their numbers in the solver.
-    dtype : dtype
-        Precision of the steps.
-    """
+    """Some problems of a solver, by their numbers there, for steps in the precision `dtype`."""
 
     space: Space
     weights_of_b = False  # certificates are about w itself
@@ -69,11 +59,11 @@ class DeviceBackend(Backend):
 
     @property
     def direct_worth(self) -> float:  # type: ignore[override]
-        """How many steps of conjugate gradients take as long as a direct step of every problem.
+        """Steps of conjugate gradients that take as long as a direct step of every problem.
 
-        That multiplies n x d with d x n entries per class, or, for all classes at once, per pair of
-        classes that share rows, about as many; and factorises. Conjugate gradients multiply n x d
-        with d x k entries twice, but for few classes wait for memory.
+        A direct step multiplies n x d with d x n entries per class, or, for all classes at once,
+        per pair of classes that share rows, about as many; then it factorises. Conjugate gradients
+        multiply n x d with d x k entries twice, but for few classes wait for memory.
         """
         n, d, k = self.rows.n_rows, self.rows.n_weights, self.terms.n_columns
         together = not self.terms.separate
@@ -98,6 +88,9 @@ class DeviceBackend(Backend):
         before = np.array([run.rho for run in self.runs])
         return w, np.where(before > 0, before, self.tuning.first_rho / terms.mean_cost)
 
+    def _narrow(self, values: Array) -> DeviceArray:
+        return self.space.asarray(values, self.dtype)
+
     def _anchor(self, part: slice) -> DeviceArray | None:
         return None if self.anchor is None else self.anchor[part, :]
 
@@ -107,25 +100,16 @@ class DeviceBackend(Backend):
 
     def measure(self, w: DeviceArray, rho: Array, step: Array, settled: Array) -> Measured:
         xp, terms = self.xp, self.terms
-        w_of_b = xp.zeros_like(w)
-        sums = self.space.zeros((2, len(self.runs)), xp.float64)
+        w_of_b, sums = xp.zeros_like(w), self.space.zeros((2, len(self.runs)), xp.float64)
         bounds = []
-        far, penalty, chosen = (
-            self.space.asarray(step, self.dtype),
-            self.space.asarray(rho, self.dtype),
-            None,
-        )
-        if settled.any():
-            chosen = self.space.asarray(settled)
-            before = self.space.asarray(
-                np.where(settled, rho * self.tuning.rho_factor, rho), self.dtype
-            )
+        far, penalty, chosen = self._narrow(step), self._narrow(rho), self.space.asarray(settled)
+        before = self._narrow(np.where(settled, rho * self.tuning.rho_factor, rho))
         for part in self.parts:
             slack, anchor = self.slack[part, :], self._anchor(part)
             if step.any():  # where a step led nowhere, its direction may not be finite
                 slack = xp.where(far > 0, slack + far * self.along_slack[part, :], slack)
                 self.slack[part, :] = slack
-            if chosen is not None:
+            if settled.any():
                 b, _ = terms.implied(part, slack, anchor, before)
                 anchor = xp.where(chosen, b, anchor)
                 self.anchor[part, :] = anchor  # type: ignore[index]
@@ -140,20 +124,18 @@ class DeviceBackend(Backend):
 
     def along(self, w: DeviceArray, p: DeviceArray, gradient: DeviceArray) -> Array:
         p = self.xp.astype(p, self.xp.float64, copy=False)
-        return self.space.numpy(
-            self.xp.stack([self.terms.dots(each, p) for each in (w, p, gradient)])
-        )
+        products = [self.terms.dots(each, p) for each in (w, p, gradient)]
+        return self.space.numpy(self.xp.stack(products))
 
     def aim(self, p: DeviceArray, rho: Array) -> Array:
         narrow = self.xp.astype(p, self.dtype, copy=False)
         for part in self.parts:
-            responses = self.rows.responses(part, narrow)
-            self.along_slack[part, :] = self.terms.change(part, responses)
+            self.along_slack[part, :] = self.terms.change(part, self.rows.responses(part, narrow))
         return self.slope(np.ones(len(self.runs)), rho, slice(None))
 
     def slope(self, t: Array, rho: Array, part: slice) -> Array:
         xp, terms = self.xp, self.terms
-        far, penalty = self.space.asarray(t, self.dtype), self.space.asarray(rho, self.dtype)
+        far, penalty = self._narrow(t), self._narrow(rho)
         sums = self.space.zeros((2, len(self.runs)), xp.float64)
         for rows in self.parts:
             along = self.along_slack[rows, :]
@@ -172,27 +154,22 @@ class DeviceBackend(Backend):
         """Return ``-Hessian^-1 gradient`` by factorisations, in float64; 0 if it is not wanted."""
         out, c = self.xp.zeros_like(gradient), self.terms.n_columns // len(self.runs)
         for j in np.flatnonzero(wanted).tolist():
-            columns = slice(j * c, (j + 1) * c)
+            columns = range(j * c, (j + 1) * c)
             hessian = self._hessian_of(columns)
             if poll_all(self.runs):
                 break
-            direction = self._solved(hessian, self.xp.reshape(gradient[:, columns].T, (-1,)))
-            out[:, columns] = self.xp.reshape(direction, (c, -1)).T
+            own = slice(columns.start, columns.stop)
+            direction = self._solved(hessian, self.xp.reshape(gradient[:, own].T, (-1,)))
+            out[:, own] = self.xp.reshape(direction, (c, -1)).T
         return out
 
-    def _hessian_of(self, columns: slice) -> DeviceArray:
-        """Return the Hessian of the problem that has these columns, but for its identity.
-
-        Weights are in the order of the columns. If told to stop, it is anything.
-        """
-        d, n = self.rows.n_weights, columns.stop - columns.start
-        moves, hessian = (
-            Moves(self.free, self.bound),
-            self.space.empty((n * d,) * 2, self.xp.float64),
-        )
-        for a in range(n):
-            for c in range(a + 1):
-                block = self._gram(self.terms.pair(moves, columns.start + a, columns.start + c))
+    def _hessian_of(self, columns: range) -> DeviceArray:
+        """Return the Hessian of a problem without its identity; anything if told to stop."""
+        d, moves = self.rows.n_weights, Moves(self.free, self.bound)
+        hessian = self.space.empty((len(columns) * d,) * 2, self.xp.float64)
+        for a, one in enumerate(columns):
+            for c, other in enumerate(columns[: a + 1]):
+                block = self._gram(self.terms.pair(moves, one, other))
                 hessian[a * d : (a + 1) * d, c * d : (c + 1) * d] = block
                 hessian[c * d : (c + 1) * d, a * d : (a + 1) * d] = block
                 if poll_all(self.runs):
@@ -257,10 +234,9 @@ class DeviceBackend(Backend):
         self.solver.certify(numbers, terms, w, dual_point, self.dtype)
 
     def keep(self, stay: Array) -> None:
-        tables = self.slack, self.along_slack, self.free
-        self.slack, self.along_slack, self.free = (self.some_columns(t, stay) for t in tables)
-        if self.anchor is not None:
-            self.anchor = self.some_columns(self.anchor, stay)
+        for name in ("slack", "along_slack", "free", "anchor"):
+            if getattr(self, name) is not None:
+                setattr(self, name, self.some_columns(getattr(self, name), stay))
         self.terms = self.terms.some(stay)
         self.numbers, self.runs = self.numbers[stay], [self.runs[j] for j in stay]
 

@@ -211,8 +211,7 @@ class SparseDeviceRows(DeviceRows):
         """Return a slice of X and its transpose."""
         key = (part.start, part.stop)
         if key not in self._pieces:
-            whole = part.start == 0 and part.stop == self.n_rows
-            piece = self.X if whole else self.X[part]
+            piece = self.X if key == (0, self.n_rows) else self.X[part]
             self._pieces[key] = piece, piece.T.tocsr()
         return self._pieces[key]
 
@@ -227,20 +226,18 @@ class SparseDeviceRows(DeviceRows):
         return _product(self._piece(part)[1], B)
 
     def sqnorms(self) -> DeviceArray:
-        return _squared(self.X) @ self.space.xp.ones(self.n_features) + self.bias**2
+        squared = self.X.multiply(self.X).tocsr()
+        return squared @ self.space.xp.ones(self.n_features) + self.bias**2
 
     def _dense(self, places: DeviceArray) -> DeviceArray:
         return self.X[places].toarray()
 
     def _squares(self, part: slice, B: DeviceArray) -> DeviceArray:
-        return _product(_squared(self._piece(part)[1]), B)
+        piece = self._piece(part)[1]
+        return _product(piece.multiply(piece).tocsr(), B)
 
     def _counts(self, part: slice, B: DeviceArray) -> DeviceArray:
         return _product(abs(self._piece(part)[1].sign()), B)
-
-
-def _squared(X: DeviceArray) -> DeviceArray:
-    return X.multiply(X).tocsr()
 
 
 def _product(X: DeviceArray, W: DeviceArray) -> DeviceArray:

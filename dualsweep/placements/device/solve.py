@@ -39,18 +39,8 @@ def bytes_per_class(rows: DeviceRows, terms: Terms, tol: float) -> float:
 class DeviceSolver:
     """The best weights and dual variables so far of several problems, and their runs.
 
-    Both are on the device, with a column per class.
-
-    Parameters
-    ----------
-    rows, terms
-        The rows; labels, costs and losses.
-    sqnorm : array
-        Squared norms of the rows, the bias included.
-    runs : list of Run
-        The run of each problem.
-    alpha : array of shape (n_rows, n_columns) or None
-        Feasible dual variables to start from.
+    Both are on the device, with a column per class. Squared norms of the rows include the bias;
+    `alpha` are feasible dual variables to start from, if there are any.
     """
 
     def __init__(
@@ -67,8 +57,13 @@ class DeviceSolver:
         self.norm = xp.sqrt(sqnorm + rows.n_weights * SMALLEST)
         self.w = self.space.zeros((rows.n_weights, terms.n_columns), xp.float64)
         self.alpha: DeviceArray | None = None  # zeros
-        if alpha is not None:
-            self._certify_start(alpha)
+        if alpha is not None:  # and the weights that they make up
+            w = self.space.zeros(self.w.shape, xp.float64)
+            for part in self.parts:
+                b = xp.astype(alpha[part, :], xp.float64, copy=False)
+                rows.add(part, terms.signed(part, b), w)
+            every = np.arange(len(runs))
+            self.certify(every, terms, w, lambda part, slack: alpha[part, :], alpha.dtype)
         for run in runs:
             if not run.history:
                 run.record()
@@ -104,15 +99,6 @@ class DeviceSolver:
 
         return self.filled(n_columns, dtype, values)
 
-    def _certify_start(self, alpha: DeviceArray) -> None:
-        """Certify dual variables to start from, with the weights that they make up."""
-        w = self.space.zeros(self.w.shape, self.w.dtype)
-        for part in self.parts:
-            b = self.space.xp.astype(alpha[part, :], w.dtype, copy=False)
-            self.rows.add(part, self.terms.signed(part, b), w)
-        everything = np.arange(len(self.runs))
-        self.certify(everything, self.terms, w, lambda part, slack: alpha[part, :], alpha.dtype)
-
     @silent
     def certify(
         self,
@@ -133,6 +119,7 @@ class DeviceSolver:
         summands = self.rows.n_weights * terms.n_columns
         size = (1.0 + summands * EPS) * terms.dots(w, w)
         length = xp.sqrt(size + summands * SMALLEST)  # squares may underflow
+        size = self.space.numpy(size)
         totals = self.space.zeros((DRIFT + 1, n), xp.float64)
         for part in self.parts:
             slack = terms.slack(part, self.rows.responses(part, w))
@@ -141,28 +128,24 @@ class DeviceSolver:
             self.rows.add(part, terms.signed(part, b), w_of_alpha)
             sizes = Sizes(self.norm[part], self.rows.rounding(part), length)
             totals += terms.certify(part, slack, b, sizes)
-        away = w - w_of_alpha
-        distance = (1.0 + summands * EPS) * np.sqrt(self.space.numpy(terms.dots(away, away)))
+        w_of_alpha -= w
+        squared = self.space.numpy(terms.dots(w_of_alpha, w_of_alpha))
+        distance = (1.0 + summands * EPS) * np.sqrt(squared)
         sums = np.zeros((N_TOTALS, n))
         sums[: DRIFT + 1], sums[CALLS] = self.space.numpy(totals), summands + self.rows.n_rows
         better = []
-        for j, length_squared in enumerate(self.space.numpy(size).tolist()):
-            found = certified(length_squared, sums[:, j], terms.n_used, distance=float(distance[j]))
-            run = self.runs[int(problems[j])]
-            if found.gap < run.gap:
-                better.append(j)
-                run.note(found)
-        self._keep(problems, better, w, alpha)
-
-    def _keep(self, problems: Array, better: list[int], w: DeviceArray, alpha: DeviceArray) -> None:
-        """Take over weights and dual variables of the problems that got better."""
+        for j, p in enumerate(problems.tolist()):
+            length_squared, away = float(size[j]), float(distance[j])
+            found = certified(length_squared, sums[:, j], terms.n_used, distance=away)
+            if found.gap < self.runs[p].gap:
+                better.append((j, p))
+                self.runs[p].note(found)
         if len(better) == self.terms.n_problems:
             self.w, self.alpha = w, alpha
             return
         if better and (self.alpha is None or self.alpha.dtype != alpha.dtype):
             self.alpha = self.dual_columns(np.arange(len(self.runs)), alpha.dtype)
-        for j in better:
-            p = int(problems[j])
+        for j, p in better:
             self.w[:, p] = w[:, j]
             self.alpha[:, p] = alpha[:, j]  # type: ignore[index]
 
@@ -170,9 +153,9 @@ class DeviceSolver:
         """Return what has been reached, without the dual variables, which are `alpha`."""
         if self.alpha is None:
             self.alpha = self.dual_columns(np.arange(len(self.runs)), self.rows.X.dtype)
-        ws = [self.terms.columns_of(np.array([p]), self.w) for p in range(len(self.runs))]
         return [
-            run.result(w=w, alpha=None, slack=None) for run, w in zip(self.runs, ws, strict=True)
+            run.result(w=self.terms.columns_of(np.array([p]), self.w), alpha=None, slack=None)
+            for p, run in enumerate(self.runs)
         ]
 
 

@@ -8,9 +8,8 @@ them together where all classes are one problem (`MulticlassTerms`). The formula
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from copy import copy
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -42,24 +41,15 @@ class Sizes(NamedTuple):
     length: DeviceArray  # of the weights of each problem
 
 
-class Terms(ABC):
-    """Losses and dual variables of all rows.
+class Columns:
+    """Classes (`codes`) and costs of all rows, and the class that each column is about.
 
-    Parameters
-    ----------
-    space : Space
-        Where the arrays are.
-    codes : array of int64
-        Number of each row's class.
-    cost : array of float64
-        Cost of each row, 0 for those that are not part of the problem.
-    columns : array of int64, on the host
-        The class that each column is about.
+    The cost of a row that is not part of the problem is 0.
     """
 
     smooth = False  # whether Newton steps need no anchor
-    separate: bool  # whether each column is a problem of its own
-    n_problems: int
+    separate = False  # whether each column is a problem of its own
+    n_problems = 1
 
     def __init__(self, space: Space, codes: DeviceArray, cost: DeviceArray, columns: Array) -> None:
         self.space, self.codes, self.cost = space, codes, cost
@@ -82,131 +72,54 @@ class Terms(ABC):
         """Return where the column is that of the row's class."""
         return self.codes[part][:, None] == self.columns[None, :]
 
-    def some(self, places: Array) -> Terms:
-        """Return the terms of the problems at these places, in ascending order.
 
-        A single problem stays what it is.
-        """
-        return self
-
-    def columns_of(self, places: Array, table: DeviceArray) -> DeviceArray:
-        """Return the columns of these problems; if it is all, the table itself."""
-        return table
-
-    @abstractmethod
-    def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
-        """Return the dot products of the columns of each problem."""
-
-    @abstractmethod
-    def slack(self, part: slice, Z: DeviceArray) -> DeviceArray:
-        """Return the slacks of rows with these responses."""
-
-    @abstractmethod
-    def change(self, part: slice, Z: DeviceArray) -> DeviceArray:
-        """Return how slacks change where responses change by Z."""
-
-    @abstractmethod
-    def implied(
-        self, part: slice, slack: DeviceArray, anchor: DeviceArray | None, rho: DeviceArray
-    ) -> tuple[DeviceArray, Moves]:
-        """Return the dual variables b of Newton's inner problem, and how they move.
-
-        See `dualsweep.newton`.
-        """
-
-    @abstractmethod
-    def losses(self, part: slice, slack: DeviceArray, b: DeviceArray) -> DeviceArray:
-        """Return the losses of each problem, and their excess over what b proves."""
-
-    @abstractmethod
-    def signed(self, part: slice, b: DeviceArray) -> DeviceArray:
-        """Return the coefficients of rows in the weights of each column."""
-
-    @abstractmethod
-    def unsigned(self, part: slice, signed: DeviceArray) -> DeviceArray:
-        """Return the dual variables that belong to coefficients."""
-
-    @abstractmethod
-    def clipped(self, part: slice, b: DeviceArray) -> DeviceArray:
-        """Return feasible dual variables: the nearest ones, or for Crammer-Singer a shrunk row."""
-
-    @abstractmethod
-    def room(self, part: slice, b: DeviceArray) -> DeviceArray:
-        """Return the largest number by which all of these dual variables may be multiplied."""
-
-    @abstractmethod
-    def conjugates(self, part: slice, b: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
-        """Return the sums of the `conjugate_parts` of the loss."""
-
-    @abstractmethod
-    def curvature(self, part: slice, moves: Moves, Z: DeviceArray) -> DeviceArray:
-        """Return how coefficients change, but for their sign, with responses Z."""
-
-    @abstractmethod
-    def diagonal(self, part: slice, moves: Moves) -> DeviceArray:
-        """Return how a dual variable changes with the response of its own class."""
-
-    @abstractmethod
-    def pair(self, moves: Moves, a: int, c: int) -> DeviceArray:
-        """Return how coefficients in column a change with responses in column c, of all rows.
-
-        Both are columns of one problem.
-        """
-
-    @abstractmethod
-    def feasible(self, part: slice, b: DeviceArray, dtype: DeviceDType) -> DeviceArray:
-        """Return dual variables rounded to a precision, and still feasible."""
-
-    @abstractmethod
-    def certify(self, part: slice, slack: DeviceArray, b: DeviceArray, sizes: Sizes) -> DeviceArray:
-        """Return what a certificate adds up, in float64; see `dualsweep.kernels.certificate`."""
-
-
-class BinaryTerms(Terms):
-    """A binary problem per column; for the parameters see `Terms`, and the loss."""
+class BinaryTerms(Columns):
+    """A binary problem per column."""
 
     separate = True
 
     def __init__(
-        self,
-        space: Space,
-        codes: DeviceArray,
-        cost: DeviceArray,
-        columns: Array,
-        loss: Loss,
+        self, space: Space, codes: DeviceArray, cost: DeviceArray, columns: Array, loss: Loss
     ) -> None:
         super().__init__(space, codes, cost, columns)
         self.loss, self.on = loss, on_arrays(loss, space.xp)
         self.n_problems, self.smooth = self.n_columns, loss.smooth
 
     def some(self, places: Array) -> BinaryTerms:
+        """Return the terms of the problems at these places, in ascending order."""
         twin = copy(self)
         twin.columns = self.space.xp.take(self.columns, self.space.asarray(places), axis=0)
         twin.n_columns = twin.n_problems = len(places)
         return twin
 
     def columns_of(self, places: Array, table: DeviceArray) -> DeviceArray:
+        """Return the columns of these problems; if it is all, the table itself."""
         if len(places) == self.n_problems:
             return table
         return self.space.xp.take(table, self.space.asarray(places), axis=1)
 
     def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
+        """Return the dot products of the columns of each problem."""
         return self.space.xp.sum(A * B, axis=0)
 
     def slack(self, part: slice, Z: DeviceArray) -> DeviceArray:
+        """Return the slacks of rows with these responses."""
         return 1 + self.change(part, Z)
 
     def change(self, part: slice, Z: DeviceArray) -> DeviceArray:
+        """Return how slacks change where responses change by Z."""
         return self.space.xp.where(self.own(part), -Z, Z)
 
     def implied(
         self, part: slice, slack: DeviceArray, anchor: DeviceArray | None, rho: DeviceArray
     ) -> tuple[DeviceArray, Moves]:
+        """Return the b of Newton's inner problem, and how they move; see `dualsweep.newton`."""
         v = slack if anchor is None else slack + rho * anchor
         b, free = self.on.proximal_dual(self.costs(part, slack.dtype), v, rho)
         return b, Moves(free)
 
     def losses(self, part: slice, slack: DeviceArray, b: DeviceArray) -> DeviceArray:
+        """Return the losses of each problem, and their excess over what b proves."""
         xp, cost = self.space.xp, self.costs(part, slack.dtype)
         losses = xp.sum(self.on.losses(cost, slack, b), axis=0)
         if self.smooth:
@@ -215,36 +128,46 @@ class BinaryTerms(Terms):
         return xp.stack([losses, losses - proven])
 
     def signed(self, part: slice, b: DeviceArray) -> DeviceArray:
+        """Return the coefficients of rows in the weights of each column."""
         return self.space.xp.where(self.own(part), b, -b)
 
     def unsigned(self, part: slice, signed: DeviceArray) -> DeviceArray:
+        """Return the dual variables that belong to coefficients."""
         return self.signed(part, signed)
 
     def clipped(self, part: slice, b: DeviceArray) -> DeviceArray:
+        """Return feasible dual variables: the nearest, or for Crammer-Singer a shrunk row."""
         xp, cost = self.space.xp, self.costs(part, b.dtype)
         return self.on.clipped(cost, xp.where(cost > 0, b, xp.zeros_like(b)))
 
     def room(self, part: slice, b: DeviceArray) -> DeviceArray:
+        """Return the largest number by which all of these dual variables may be multiplied."""
         return self.space.xp.min(self.on.room(self.costs(part, b.dtype), b), axis=0)
 
     def conjugates(self, part: slice, b: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
+        """Return the sums of the `conjugate_parts` of the loss."""
         xp = self.space.xp
         linear, square = self.on.conjugate_parts(self.costs(part, b.dtype), b)
         return xp.sum(linear, axis=0), xp.sum(square, axis=0)
 
     def curvature(self, part: slice, moves: Moves, Z: DeviceArray) -> DeviceArray:
+        """Return how coefficients change, but for their sign, with responses Z."""
         return moves.free * Z
 
     def diagonal(self, part: slice, moves: Moves) -> DeviceArray:
+        """Return how a dual variable changes with the response of its own class."""
         return moves.free
 
     def pair(self, moves: Moves, a: int, c: int) -> DeviceArray:
+        """Return how coefficients in column a change with responses in c, of all rows."""
         return moves.free[:, a]
 
     def feasible(self, part: slice, b: DeviceArray, dtype: DeviceDType) -> DeviceArray:
+        """Return dual variables rounded to a precision, and still feasible."""
         return self.on.rounded(self.costs(part, b.dtype), b, dtype)
 
     def certify(self, part: slice, slack: DeviceArray, b: DeviceArray, sizes: Sizes) -> DeviceArray:
+        """Return what a certificate adds up, in float64; see `kernels.certificate`."""
         xp, (norm, rounding, length) = self.space.xp, sizes
         error = (rounding * norm)[:, None] * length[None, :] + UNDERFLOW
         error += EPS * xp.abs(slack)
@@ -255,25 +178,25 @@ class BinaryTerms(Terms):
         return xp.stack([xp.sum(each, axis=0) for each in found])
 
 
-class MulticlassTerms(Terms):
+class MulticlassTerms(Columns):
     """Crammer-Singer (`joint`) or Weston-Watkins: one problem over all columns.
 
-    The slack of a row's own class is 0, so is its dual variable: nothing else leaves it out.
+    The methods are those of `BinaryTerms`, for the one problem. The slack of a row's own class is
+    0, so is its dual variable: nothing else leaves it out.
     """
 
-    separate, n_problems = False, 1
-
     def __init__(
-        self,
-        space: Space,
-        codes: DeviceArray,
-        cost: DeviceArray,
-        n_classes: int,
-        joint: bool,
+        self, space: Space, codes: DeviceArray, cost: DeviceArray, n_classes: int, joint: bool
     ) -> None:
         super().__init__(space, codes, cost, np.arange(n_classes))
         self.joint = joint
         self._levels = space.zeros((codes.shape[0], 1), cost.dtype)  # of the latest projections
+
+    def some(self, places: Array) -> MulticlassTerms:
+        return self
+
+    def columns_of(self, places: Array, table: DeviceArray) -> DeviceArray:
+        return table
 
     def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
         return self._total(A * B)
@@ -434,3 +357,6 @@ class MulticlassTerms(Terms):
         lengths, drift = SQRT_2 * total * norm, SQRT_2 * (excess + sums * total) * norm
         found = (own + wobble, wobble, share, seen, lengths, drift)
         return xp.stack([self._total(each) for each in found])
+
+
+Terms: TypeAlias = BinaryTerms | MulticlassTerms
