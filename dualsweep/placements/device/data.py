@@ -23,8 +23,8 @@ from ...training.problems import Problems
 from ...training.settings import Settings
 from ..memory import check_finite
 from .arrays import Space
+from .newton import DeviceSolver, best_start, bytes_per_class
 from .rows import DenseDeviceRows, DeviceRows, SparseDeviceRows
-from .solve import DeviceSolver, best_start, bytes_per_class
 from .terms import BinaryTerms, MulticlassTerms, Terms
 
 logger = logging.getLogger("dualsweep")
