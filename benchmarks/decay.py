@@ -140,7 +140,7 @@ class Timed(MulticlassProblem):
         yield
         self.clock.paused = paused + thread_time() - began
 
-    def sweep(self, **arguments: Any) -> float:
+    def sweep(self, **arguments: Any) -> tuple[float, float]:
         # The dual point as the solver has it, which with momentum is that of smaller costs.
         self.clock.alpha = arguments["alpha"]
         self.clock.scale = self.clock.first_cost / self.cost[0]

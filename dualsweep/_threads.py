@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from functools import cache
 from queue import SimpleQueue
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
+
+# Seconds after which a thread that waits for others wakes up. Only the main thread runs handlers of
+# signals, and Ctrl-C that comes just before it begins to wait does not wake it.
+WAKE_UP = 0.2
 
 
 def count_threads(n_jobs: int | None) -> int:
@@ -36,6 +40,13 @@ def count_cores() -> int:
     from joblib import cpu_count  # takes a while
 
     return int(cpu_count())
+
+
+def wait_for_one(futures: Iterable[Future[Any]]) -> set[Future[Any]]:
+    """Wait until one of the futures is done; return those that are. Ctrl-C is noted meanwhile."""
+    while not (done := wait(futures, WAKE_UP, FIRST_COMPLETED).done):
+        pass
+    return done
 
 
 class Workers:
@@ -162,10 +173,11 @@ class _Job(Generic[Item, Made]):
         """
         with self.lock:
             self.over = True
-        with self.idle:
-            made, self.made = self.made, []
-            del self.function
-            return made
+        while not self.idle.acquire(timeout=WAKE_UP):
+            pass
+        made, self.made = self.made, []
+        del self.function
+        return made
 
 
 @contextmanager

@@ -55,7 +55,8 @@ def feasible_alpha(oracle, seed=0):
 def run_sweep(problem, order, alpha, w):
     grads, gains = np.full(len(order), np.nan), np.full(len(order), np.nan)
     shares = np.full(len(alpha), np.nan)
-    gain = problem.sweep(False, order, alpha, w, grads, gains, shares)
+    gain, seen = problem.sweep(False, order, alpha, w, grads, gains, shares)
+    np.testing.assert_allclose(seen, shares.sum(), rtol=1e-12, atol=1e-300)
     return gain, grads, gains, shares
 
 

@@ -54,7 +54,7 @@ def test_the_gap_of_w_and_alpha(formulation, scale, layout):
     order = np.random.default_rng(0).permutation(n)
     alpha, w = problem.zero_alpha(), problem.zero_weights()
     grads, gains, shares = np.empty(n), np.empty(n), np.empty(n)
-    dual = problem.sweep(False, order, alpha, w, grads, gains, shares)
+    dual, _ = problem.sweep(False, order, alpha, w, grads, gains, shares)
     momentum = Momentum(problem, scale, w, dual)
     alpha *= 1.0 / scale
     centre, before, root = w.copy(), w.copy(), np.sqrt(1 / scale)
@@ -64,7 +64,7 @@ def test_the_gap_of_w_and_alpha(formulation, scale, layout):
             centre, before = w + ahead, w.copy()
         momentum.advance(w)
         np.testing.assert_allclose(momentum.centre, centre, rtol=1e-12, atol=1e-12)
-        gain = momentum.problem.sweep(False, order, alpha, w, grads, gains, shares)
+        gain, _ = momentum.problem.sweep(False, order, alpha, w, grads, gains, shares)
         whole = scale * dense(alpha)
         seen = sum(oracle.share(i, whole, w) for i in range(n)) / scale  # after the sweep
         dual, gap = momentum.observe(w, gain, seen)

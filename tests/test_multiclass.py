@@ -86,7 +86,8 @@ def test_a_sweep_equals_the_naive_loop(formulation, layout, bias):
     for seed in range(3):
         order = np.random.default_rng(seed).permutation(n)
         grads, gains, shares = np.empty(n), np.empty(n), np.empty(n)
-        total = problem.sweep(False, order, beta, W, grads, gains, shares)
+        total, seen = problem.sweep(False, order, beta, W, grads, gains, shares)
+        assert seen == pytest.approx(shares.sum(), rel=1e-12, abs=1e-300)
         for visit, i in enumerate(order):
             before, old = oracle.dual(naive_beta), naive_beta[i].copy()
             np.testing.assert_allclose(
@@ -381,7 +382,7 @@ def test_a_sweep_does_the_same_if_slots_have_to_be_widened_on_the_way():
         first, W = beta.slots.values.shape[1], np.zeros(problem.weights_shape)
         for _ in range(2):
             grads, gains, shares = np.full((3, 18), np.nan)
-            total = problem.sweep(False, np.arange(18)[::-1], beta, W, grads, gains, shares)
+            total, _ = problem.sweep(False, np.arange(18)[::-1], beta, W, grads, gains, shares)
         assert first < 15 or found == []
         assert beta.slots.values.shape[1] == 15
         found.append([total, dense(problem, beta), W, grads, gains, shares])

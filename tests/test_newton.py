@@ -147,20 +147,23 @@ def test_inner_problems_one_after_the_other(tuned, loss, layout, part_rows):
 
 
 @pytest.mark.parametrize("common", [False, True])
-def test_rows_that_enter_or_leave_the_free_set(common):
+@pytest.mark.parametrize("whole", [False, True])
+def test_rows_that_enter_or_leave_the_free_set(common, whole):
     rng = np.random.default_rng(0)
     before = rng.integers(0, 3, 50) / (1.0 if common else 2.0)
     before = np.minimum(before, 1.0) if common else before
     scale = rng.integers(0, 3, 50) / 2.0
     weight, picked, change = before.copy(), np.full(50, 7), np.full(50, np.nan)
-    n = find_changed(scale, common, weight, 100, picked, change)
+    n, weighted = find_changed(scale, common, whole, weight, 100, picked, change)
+    before = np.zeros(50) if whole else before
     np.testing.assert_array_equal(weight, scale != 0 if common else scale)
+    assert weighted == np.count_nonzero(scale)
     changed = np.flatnonzero(weight != before)
-    assert 10 < len(changed) == n < 40
+    assert 10 < len(changed) == n < 45
     np.testing.assert_array_equal(picked[:n], 100 + changed)
-    np.testing.assert_array_equal(change[:n], (weight - before)[changed])
+    np.testing.assert_array_equal(change[changed], (weight - before)[changed])
     assert (picked[n:] == 7).all()
-    assert np.isnan(change[n:]).all()
+    assert np.isnan(change).sum() == 50 - n
 
 
 def new_run(problem, **options):

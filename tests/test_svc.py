@@ -25,6 +25,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dualsweep import LinearSVC
 from dualsweep.losses import LOSSES
+from dualsweep.problems.labels import class_codes, encode_labels, offsets_of
 from dualsweep.solvers.policy import SOLVERS
 from dualsweep.solvers.schedules import SCHEDULES
 
@@ -705,3 +706,37 @@ def test_many_classes_among_many_more_rows_are_no_targets():
     y = np.arange(12_000) % 30
     model = LinearSVC(tol=0.1).fit(sp.csr_array(np.eye(30))[y], y)
     np.testing.assert_array_equal(model.classes_, np.arange(30))
+
+
+@pytest.mark.parametrize(
+    ("kind", "low"),
+    [
+        ("bool", 0),
+        ("int8", -5),
+        ("uint8", 0),
+        ("int64", -(2**63)),
+        ("int64", 2**62),
+        ("uint64", 2**63),
+        ("float32", -5),
+        ("float64", 2**40),
+    ],
+)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_labels_that_are_counted_are_those_that_are_sorted(kind, low, weighted):
+    rng = np.random.default_rng(0)
+    values = rng.choice([0, 1] if kind == "bool" else [0, 1, 7, 60], 50)
+    y = np.array([low + int(value) for value in values], kind)
+    weight = rng.integers(0, 2, 50) * 1.0 if weighted else None
+    if weighted and kind != "bool":  # there have to be two classes
+        weight[y == y.max()] = 0.0
+    assert offsets_of(y) is not None
+    classes, codes = encode_labels(y, weight)
+    expected = np.unique(y[weight > 0] if weighted else y)
+    np.testing.assert_array_equal(classes, expected)
+    assert classes.dtype == y.dtype
+    np.testing.assert_array_equal(codes, class_codes(y, expected))
+
+
+@pytest.mark.parametrize("y", [[0.5, 1, 2], [0, np.inf, 1], [0, np.nan, 1], [0, 10**6], ["a", "b"]])
+def test_other_labels_are_not_counted(y):
+    assert offsets_of(np.array(y)) is None

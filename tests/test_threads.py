@@ -1,12 +1,15 @@
 """Threads that share work: each item once, in order, and nobody waits for a thread."""
 
+import _thread
+import signal
+import time
 import weakref
 from threading import Barrier, Event, active_count, get_ident
 
 import numpy as np
 import pytest
 
-from dualsweep._threads import Workers
+from dualsweep._threads import Workers, wait_for_one
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3, 16])
@@ -114,3 +117,29 @@ def test_what_is_submitted_is_done_elsewhere():
         assert get_ident() not in {thread for _, thread in found}
         with pytest.raises(ZeroDivisionError):
             workers.submit(lambda: 1 // 0).result(timeout=60)
+
+
+@pytest.mark.parametrize("wait", ["map", "submit"])
+def test_a_signal_that_wakes_nobody_is_noted(wait):
+    """As one does that comes just before the main thread begins to wait."""
+    noted, both = Event(), Barrier(2, timeout=60)
+    main = get_ident()
+
+    def interrupt(item):
+        if wait == "map":
+            both.wait()
+        if get_ident() != main:
+            time.sleep(0.05)  # until the main thread waits
+            _thread.interrupt_main()
+            assert noted.wait(60)
+
+    before = signal.signal(signal.SIGINT, lambda *_: noted.set())
+    try:
+        with Workers(2) as workers:
+            if wait == "map":
+                workers.map(interrupt, range(2))
+            else:
+                wait_for_one([workers.submit(interrupt, 0)]).pop().result()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert noted.is_set()

@@ -7,7 +7,7 @@ norms and its labels. A solution is kept to start others from: dual variables, w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import Future, wait
 from copy import copy
 from heapq import heappop, heappush
 from math import sqrt
@@ -18,6 +18,7 @@ import numpy as np
 
 from .._clock import clock
 from .._host import to_host
+from .._threads import wait_for_one
 from ..kernels.certificate import squared_length
 from ..placements import BlockSet, DeviceSet, TrainingSet
 from ..problems.result import Progress
@@ -221,8 +222,7 @@ def advance_folds(
                 running[context.workers.submit(*task)] = (c, what, f)
             if not running:
                 break
-            wait(running, return_when=FIRST_COMPLETED)
-            for future in [future for future in running if future.done()]:
+            for future in wait_for_one(running):
                 c, what, f = running.pop(future)
                 future.result()
                 if what == _TRAIN:

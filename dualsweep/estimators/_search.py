@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from threading import Event
 from typing import Any
 
-from .._threads import Workers
+from .._threads import Workers, wait_for_one
 from ..placements import BlockSet, DeviceSet, TrainingSet
 from ..training import Context, Fitted, Settings, Watcher, train
 from ._folds import Fold, FoldBar, advance_folds
@@ -173,7 +173,7 @@ class _Ahead:
 
     def result(self, C: float) -> Fitted | None:
         """Return the model for this C, if it was begun."""
-        return self.model.result() if self.C == C else None
+        return wait_for_one([self.model]).pop().result() if self.C == C else None
 
 
 def _pass(n: int) -> None:

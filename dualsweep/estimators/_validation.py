@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from ..placements import OnDevice
+from ..problems.labels import offsets_of
 from ..rows.blocks import Blocks
 from ..rows.layouts import check_sparse
 from ._device import check_device_data, refuse_device, space_of
@@ -60,7 +61,7 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any,
                 "TfidfVectorizer, from sklearn.feature_extraction.text, does so for documents, "
                 "OneHotEncoder, from sklearn.preprocessing, for categories."
             ) from error
-        if not numeric:
+        if not numeric and offsets_of(y) is None:  # close whole numbers are labels
             check_classification_targets(y)
     return X, y, check_weights(sample_weight, X)
 

@@ -55,7 +55,7 @@ def sweep(
     grads: Array,
     gains: Array,
     shares: Array,
-) -> float:
+) -> tuple[float, float]:
     """Visit the rows of `order`, in that order.
 
     The problem is (Hsieh et al. 2008, eq. 4)
@@ -67,8 +67,9 @@ def sweep(
 
     Updates `alpha` and `w` in place. Per visit, ``grads[t]`` becomes the gradient seen (see
     `dual_step`) and ``gains[t] >= 0`` the decrease of f, 0 if and only if a_i stayed. Per row,
-    ``shares[i]`` becomes its share of the duality gap before the visit: their sum is an estimate of
-    the gap that costs nothing, but is stale. Returns the sum of the gains.
+    ``shares[i]`` becomes its share of the duality gap before the visit: the sum over all rows is an
+    estimate of the gap that costs nothing, but is stale. Returns the sum of the gains, and that of
+    the shares.
     """
     rows, sqnorm, y, cost, loss = data.rows, data.sqnorm, data.y, data.cost, data.loss
     n = order.shape[0]
@@ -99,7 +100,16 @@ def sweep(
             gain = max(gain, TINY)
         gains[t] = gain
         total_gain += gain
-    return total_gain
+    return total_gain, total(shares)
+
+
+@jit
+def total(values: Array) -> float:
+    """Return the sum of an array, added up one by one."""
+    found = 0.0
+    for i in range(values.shape[0]):
+        found += values[i]
+    return found
 
 
 @jit

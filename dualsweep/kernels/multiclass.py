@@ -28,7 +28,7 @@ from ..rows.compensated import two_sum
 from ..rows.functions import EPS, row_prefetch, row_prefetch_head, row_rounding
 from ..rows.layouts import AnyRows
 from ..rows.many_classes import row_add_few, row_scores, row_scores_few
-from .binary import HEAD_AHEAD, ROW_AHEAD, TINY
+from .binary import HEAD_AHEAD, ROW_AHEAD, TINY, total
 from .certificate import CALLS, DRIFT, LENGTHS, LOSSES, SEEN, SHARES, SPREAD, row_norm
 from .crammer_singer import crammer_singer_level
 from .duals import (
@@ -71,7 +71,7 @@ def sweep_multiclass(
     shares: Array,
     scratch: Array,
     classes: Array,
-) -> tuple[float, int]:
+) -> tuple[float, float, int]:
     """Visit the rows of `order` once each: a block step on the dual variables of a row.
 
     Updates `beta` and `W` in place. Per visit, ``gains[r] >= 0`` is what the dual gained, 0 if and
@@ -86,8 +86,8 @@ def sweep_multiclass(
     2008, section 2.1).
 
     `scratch` has the shape (6, n_classes), `classes` holds n_classes integers. Returns the sum of
-    the gains and the number of visits, which is less than asked for if a row's new dual variables
-    do not fit into `beta`.
+    the gains, that of the shares, and the number of visits, which is less than asked for if a row's
+    new dual variables do not fit into `beta`.
     """
     rows, sqnorm, y, cost, joint = data
     n = order.shape[0]
@@ -130,7 +130,7 @@ def sweep_multiclass(
         moved, linear, square, change = _steps(t, b, few, new, step)
         if moved:
             if not store_duals(beta, i, classes, new, few):
-                return total_gain, r
+                return total_gain, total(shares), r
             gains[r] = max(linear - 0.5 * q * (square + change * change), TINY)
             grads[r] = _violation(t, b, few, upper, joint)
             classes[few] = y[i]
@@ -140,7 +140,7 @@ def sweep_multiclass(
             gains[r] = 0.0
             grads[r] = 0.0 if shrunk else _firmness_seen(t, b, few, upper, least, most)
         total_gain += gains[r]
-    return total_gain, n
+    return total_gain, total(shares), n
 
 
 @jit_inline

@@ -18,8 +18,9 @@ from ..rows.layouts import CSRRows, DenseRows, Rows
 # The phases: all but the last are in parts of all rows, that in parts of the picked rows.
 MEASURE, IMPLY, AIM, SLOPE, CHANGED, GRAM = range(6)
 
-# Places in `Phases.numbers`: the penalty, how far to go along, and whether b becomes the anchor.
-RHO, STEP, SETTLED = range(3)
+# Places in `Phases.numbers`: the penalty, how far to go along, and whether b becomes the anchor, or
+# whether the whole Gram matrix is to be added up.
+RHO, STEP, SETTLED_OR_WHOLE = range(3)
 
 
 class Phases(NamedTuple):
@@ -37,13 +38,13 @@ class Phases(NamedTuple):
     scale: Array  # the derivative of b in the slack: 0 for rows that are not free
     weight: Array  # the weight of each row in the Gram matrix as it is
     picked: Array  # rows whose weight has changed
-    change: Array  # and by how much
+    change: Array  # per row: by how much, if it was picked
     span: Array  # the range of `picked` that is added at a time
     numbers: Array
     direction: Array
     weights: Array  # per part: the weights of its b, padded
     sums: Array  # per part: two sums
-    found: Array  # per part: how many rows it picked
+    found: Array  # per part: how many rows it picked, and how many have a weight
     halves: Array  # per part: half of a Gram matrix
 
 
@@ -64,7 +65,7 @@ def newton_phases(data: Phases, team: Array, looks: int) -> int:
         slack, along, anchor = data.slack[rows], data.along[rows], data.anchor[rows]
         members, y, cost, b = data.members[rows], data.y[rows], data.cost[rows], data.b[rows]
         if phase in (MEASURE, IMPLY):
-            settled = data.numbers[SETTLED] != 0.0
+            settled = data.numbers[SETTLED_OR_WHOLE] != 0.0
             data.sums[part, 0], data.sums[part, 1] = imply_dual(
                 slack, along, step, anchor, settled, cost, data.loss, rho, b, data.scale[rows]
             )
@@ -82,9 +83,10 @@ def newton_phases(data: Phases, team: Array, looks: int) -> int:
                 slack, along, anchor, cost, data.loss, rho, step
             )
         elif phase == CHANGED:
-            data.found[part] = find_changed(
+            data.found[part, 0], data.found[part, 1] = find_changed(
                 data.scale[rows],
                 rho > 0.0,
+                data.numbers[SETTLED_OR_WHOLE] != 0.0,
                 data.weight[rows],
                 n * part // count,
                 data.picked[rows],
@@ -107,7 +109,8 @@ def _add_picked_csr(rows: CSRRows, data: Phases, part: int, count: int) -> None:
     if first == 0:
         half[:, :] = 0.0
     for place in range(first + n * part // count, first + n * (part + 1) // count):
-        row_outer(rows, data.members[data.picked[place]], data.change[place], half)
+        i = data.picked[place]
+        row_outer(rows, data.members[i], data.change[i], half)
 
 
 @implements(_add_picked, DenseRows)
@@ -167,21 +170,32 @@ def slope(
 
 @jit
 def find_changed(
-    scale: Array, common: bool, weight: Array, first: int, picked: Array, change: Array
-) -> int:
-    """Fill in the rows whose weight in the Gram matrix changes, and by how much; count them.
+    scale: Array,
+    common: bool,
+    whole: bool,
+    weight: Array,
+    first: int,
+    picked: Array,
+    change: Array,
+) -> tuple[int, int]:
+    """Fill in the rows whose weight in the Gram matrix changes, and by how much.
 
+    Returns how many these are, and how many rows have a weight that is not 0.
     Rows count from `first`. The weight of a free row is its `scale`, or 1 if all have a `common`
-    one, which the matrix is multiplied by. `weight` is brought up to date.
+    one, which the matrix is multiplied by. `weight` is brought up to date. If the `whole` matrix is
+    to be added up, all weights change from 0.
     """
     n = 0
+    weighted = 0
     for t in range(scale.shape[0]):
         now = scale[t]
         if common and now != 0.0:
             now = 1.0
-        if now != weight[t]:
+        weighted += now != 0.0
+        before = 0.0 if whole else weight[t]
+        weight[t] = now
+        if now != before:
             picked[n] = first + t
-            change[n] = now - weight[t]
-            weight[t] = now
+            change[t] = now - before
             n += 1
-    return n
+    return n, weighted

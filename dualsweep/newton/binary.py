@@ -85,29 +85,32 @@ class BinarySlacks(MemorySlacks):
         # From that of the step before, where the weights of few rows have changed since.
         if exact and not self.exact:
             self.gram, self.exact = None, True
-        phases, n_picked = self.phases, self._pick_changed(rho)
-        if self.gram is None or n_picked >= np.count_nonzero(self.weight):
+        n_picked, n_weighted = self._pick_changed(rho, self.gram is None)
+        if self.gram is not None and n_picked >= n_weighted:
+            self.gram = None
+            n_picked, _ = self._pick_changed(rho, whole=True)
+        if self.gram is None:
             self.gram = np.zeros((self.passes.n_weights, self.passes.n_weights))
-            free = np.flatnonzero(self.weight)
-            n_picked = len(free)
-            phases.picked[:n_picked], phases.change[:n_picked] = free, self.weight[free]
-        add = self._add_picked if len(phases.halves) else self._pass_picked
+        add = self._add_picked if len(self.phases.halves) else self._pass_picked
         gram = self.gram
         if not add(n_picked, gram):
             self.gram = None
             return None, 1.0
         return gram, 1.0 / rho if rho > 0.0 else 1.0
 
-    def _pick_changed(self, rho: float) -> int:
-        """Pick the rows whose weight in the Gram matrix has changed; count them."""
-        self._do(kernel.CHANGED, self.parts, rho)
-        phases, total = self.phases, 0
-        for part, count in enumerate(phases.found.tolist()):
-            first = len(phases.picked) * part // self.parts
-            for array in (phases.picked, phases.change):
-                array[total : total + count] = array[first : first + count]
+    def _pick_changed(self, rho: float, whole: bool) -> tuple[int, int]:
+        """Pick the rows whose weight in the Gram matrix has changed, or all with a weight.
+
+        Returns their number, and the number of rows with a weight.
+        """
+        self._do(kernel.CHANGED, self.parts, rho, 0.0, whole)
+        rows, total = self.phases.picked, 0
+        picked, weighted = self.phases.found.T
+        for part, count in enumerate(picked.tolist()):
+            first = len(rows) * part // self.parts
+            rows[total : total + count] = rows[first : first + count]
             total += count
-        return total
+        return total, int(weighted.sum())
 
     def _add_picked(self, n_picked: int, gram: Array) -> bool:
         """Add picked rows to the Gram matrix inside the kernel; return False if told to stop."""
@@ -126,8 +129,9 @@ class BinarySlacks(MemorySlacks):
     def _pass_picked(self, n_picked: int, gram: Array) -> bool:
         """Do what `_add_picked` does by a pass, for dense rows and many features."""
         self.team.dismiss()
-        rows, change = (each[:n_picked] for each in (self.phases.picked, self.phases.change))
-        return self.passes.add_gram(self.members[rows], change, gram, self.stop, self.exact)
+        picked = self.phases.picked[:n_picked]
+        rows, change = self.members[picked], self.phases.change[picked]
+        return self.passes.add_gram(rows, change, gram, self.stop, self.exact)
 
     def product(self, v: Array, rho: float) -> Array:
         free = np.flatnonzero(self.scale)
@@ -178,7 +182,7 @@ class BinarySlacks(MemorySlacks):
             direction=np.zeros(d),
             weights=np.empty((self.adding, -(-d // PADDING) * PADDING)),
             sums=np.empty((self.parts, 2)),
-            found=np.empty(self.parts, np.int64),
+            found=np.empty((self.parts, 2), np.int64),
             halves=np.empty((halves, d, d)),
         )
 

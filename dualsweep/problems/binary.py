@@ -64,10 +64,12 @@ class BinaryProblem(MemoryProblem):
 
     def duals_of(self, alpha: DualPoint, members: Array) -> Array:
         """Return the dual variables of the rows `members`."""
-        return alpha[members]
+        return alpha.copy() if len(members) == len(alpha) else alpha[members]
 
     def alpha_of(self, members: Array, values: Array) -> Array:
         """Return dual variables with the given values for the rows `members`, the rest 0."""
+        if len(members) == self.n_rows:
+            return np.array(values)
         alpha = self.zero_alpha()
         alpha[members] = values
         return alpha
@@ -81,7 +83,7 @@ class BinaryProblem(MemoryProblem):
         grads: Array,
         gains: Array,
         shares: Array,
-    ) -> float:
+    ) -> tuple[float, float]:
         """Visit the rows of `order`; see `dualsweep.kernels.binary.sweep`.
 
         `shrunk` means nothing here: a row has a single dual variable.
@@ -205,4 +207,5 @@ class BinaryProblem(MemoryProblem):
         return alpha, Known(w, primal, max(primal - dual, 0.0))
 
     def _targets(self, members: Array) -> Array:
-        return np.broadcast_to(self.target, self.n_rows)[members]
+        target = np.asarray(self.target)
+        return target[members] if target.ndim else np.full(len(members), target)

@@ -8,6 +8,7 @@ import numpy as np
 
 from .._typing import Array, ClassWeight, Given
 
+CLOSE = 4096  # how far whole numbers may lie apart that are counted instead of sorted
 LEAST_COST = 1e-300  # less is no cost: its reciprocal overflows
 
 
@@ -16,10 +17,33 @@ def encode_labels(y: Array, sample_weight: Array | None) -> tuple[Array, Array]:
 
     A row of weight 0 is as good as absent, so a class all of whose rows have weight 0 is no class.
     """
-    present = slice(None) if sample_weight is None else sample_weight > 0
-    classes = np.unique(y[present])
+    present = None if sample_weight is None else sample_weight > 0
+    offsets = offsets_of(y)
+    if offsets is None:
+        classes = np.unique(y if present is None else y[present])
+        check_classes(classes)
+        return classes, class_codes(y, classes)
+    counts = np.bincount(offsets, present)
+    found = np.flatnonzero(counts)
+    classes = np.array([int(y.min()) + offset for offset in found.tolist()], y.dtype)
     check_classes(classes)
-    return classes, class_codes(y, classes)
+    codes = np.full(len(counts), -1)
+    codes[found] = np.arange(len(found))
+    return classes, codes[offsets]
+
+
+def offsets_of(y: Array) -> Array | None:
+    """Return the differences of labels to the smallest; None unless they are close whole numbers.
+
+    These can be counted, which takes a quarter of the time of sorting (covtype).
+    """
+    if y.dtype.kind not in "biuf" or not len(y):
+        return None
+    low, high = y.min(), y.max()
+    if not float(high) - float(low) < CLOSE or (np.trunc(y) != y).any():
+        return None
+    offsets: Array = np.subtract(y, low, dtype=np.int64, casting="unsafe")
+    return offsets
 
 
 def check_classes(classes: Array) -> None:

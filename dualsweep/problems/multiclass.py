@@ -96,12 +96,12 @@ class MulticlassProblem(MemoryProblem):
         grads: Array,
         gains: Array,
         shares: Array,
-    ) -> float:
+    ) -> tuple[float, float]:
         """Visit the rows of `order`; see `dualsweep.kernels.multiclass.sweep_multiclass`."""
         scratch, classes = np.empty((6, self.n_classes)), np.empty(self.n_classes, np.int64)
         gain, start = 0.0, 0
         while True:
-            part, done = sweep_multiclass(
+            part, seen, done = sweep_multiclass(
                 data=self.data,
                 shrunk=shrunk,
                 order=order[start:],
@@ -116,7 +116,7 @@ class MulticlassProblem(MemoryProblem):
             gain += part
             start += done
             if start == len(order):
-                return gain
+                return gain, seen
             alpha.widen()
 
     def is_feasible(self, alpha: DualPoint) -> bool:

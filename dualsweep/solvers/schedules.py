@@ -139,15 +139,21 @@ class Adaptive(Schedule):
         super().__init__(rows, state)
         self.preference = np.ones(self.rows.max(initial=-1) + 1)
         self.reference = 0.0  # the fading average of gains
-        self.latest: tuple[Array, Array] | None = None
+        self.latest = NOTHING
 
     def next_order(self) -> Array:
-        if self.latest is not None:
-            self.reference = _adapt(
-                *self.latest, self.preference, self.reference, self.rate, self.idle
-            )
-            self.latest = None
-        return self.order[: _compose(self.state, self.rows, self.preference, self.order)]
+        n, self.reference = _adapt_and_compose(
+            *self.latest,
+            self.preference,
+            self.reference,
+            self.rate,
+            self.idle,
+            self.state,
+            self.rows,
+            self.order,
+        )
+        self.latest = NOTHING
+        return self.order[:n]
 
     def observe(self, order: Array, grads: Array, gains: Array) -> None:
         self.latest = order, gains  # the last sweep of a run teaches nothing
@@ -182,6 +188,8 @@ SCHEDULES: dict[str, type[Schedule]] = {
 
 MIN_PREFERENCE, MAX_PREFERENCE = 1 / 20, 20.0
 
+NOTHING = np.empty(0, np.int64), np.empty(0)  # visited, and gained
+
 
 @jit
 def _draw(state: Array, rows: Array, order: Array) -> None:
@@ -211,6 +219,27 @@ def _shrink(
         order[kept] = order[t]
         kept += 1
     return kept, new_high, new_low
+
+
+@jit
+def _adapt_and_compose(
+    visited: Array,
+    gains: Array,
+    preference: Array,
+    reference: float,
+    rate: float,
+    idle: float,
+    state: Array,
+    rows: Array,
+    order: Array,
+) -> tuple[int, float]:
+    """Learn from the latest sweep and compose the next order; return its length and the average.
+
+    One kernel for both: threads that return to Python between sweeps wait for each other.
+    """
+    if visited.shape[0] > 0:
+        reference = _adapt(visited, gains, preference, reference, rate, idle)
+    return _compose(state, rows, preference, order), reference
 
 
 @jit

@@ -199,7 +199,7 @@ class MemorySweeper:
         done, gain = 0, 0.0
         for start in range(0, n, step):
             part = slice(start, start + step)
-            gain += problem.sweep(
+            gained, self.seen = problem.sweep(
                 shrunk=plan.shrunk,
                 order=order[part],
                 alpha=run.alpha,
@@ -208,10 +208,10 @@ class MemorySweeper:
                 gains=gains[part],
                 shares=self.shares,
             )
+            gain += gained
             done = min(part.stop, n)
             if run.poll():
                 break
-        self.seen = float(np.add.reduce(self.shares))
         plan.observe(order[:done], grads[:done], gains[:done])
         return done, gain
 

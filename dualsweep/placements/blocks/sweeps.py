@@ -337,7 +337,7 @@ class BlockSweeper:
             for turn in turns.tolist():
                 t, piece = pieces[turn]
                 rows, block = chunk[t]
-                gain += block.sweep(
+                gained, _ = block.sweep(
                     shrunk=plans[t].shrunk,
                     order=orders[t][piece],
                     alpha=run.alpha[rows],
@@ -346,6 +346,7 @@ class BlockSweeper:
                     gains=gains[t][piece],
                     shares=shares[t],
                 )
+                gain += gained
                 visits += len(orders[t][piece])
                 if run.poll():
                     return visits, gain
