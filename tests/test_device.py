@@ -27,9 +27,8 @@ from dualsweep.losses import LOSSES
 from dualsweep.newton.core import Iterate, conjugate_gradients
 from dualsweep.placements import OnDevice, training_data
 from dualsweep.placements.device.arrays import OnHost, Space
-from dualsweep.placements.device.backend import DeviceBackend, DeviceHessian
+from dualsweep.placements.device.newton import DeviceBackend, DeviceHessian, DeviceSolver
 from dualsweep.placements.device.rows import DenseDeviceRows, SparseDeviceRows
-from dualsweep.placements.device.solve import DeviceSolver
 from dualsweep.placements.device.terms import BinaryTerms, MulticlassTerms, rounded_down
 from dualsweep.problems.run import Run
 from dualsweep.training import Context, Settings, train

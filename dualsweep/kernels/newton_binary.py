@@ -18,9 +18,9 @@ from ..rows.layouts import CSRRows, DenseRows, Rows
 # The phases: all but the last are in parts of all rows, that in parts of the picked rows.
 MEASURE, IMPLY, AIM, SLOPE, CHANGED, GRAM = range(6)
 
-# Places in `Phases.numbers`: the penalty, how far to go along, whether b becomes the anchor, and
-# whether a Gram matrix is added up anew.
-RHO, STEP, SETTLED, WHOLE = range(4)
+# Places in `Phases.numbers`: the penalty, how far to go along, and whether b becomes the anchor, or
+# whether the whole Gram matrix is to be added up.
+RHO, STEP, SETTLED_OR_WHOLE = range(3)
 
 
 class Phases(NamedTuple):
@@ -65,7 +65,7 @@ def newton_phases(data: Phases, team: Array, polls: int) -> int:
         slack, along, anchor = data.slack[rows], data.along[rows], data.anchor[rows]
         members, y, cost, b = data.members[rows], data.y[rows], data.cost[rows], data.b[rows]
         if phase in (MEASURE, IMPLY):
-            settled = data.numbers[SETTLED] != 0.0
+            settled = data.numbers[SETTLED_OR_WHOLE] != 0.0
             data.sums[part, 0], data.sums[part, 1] = imply_dual(
                 slack, along, step, anchor, settled, cost, data.loss, rho, b, data.scale[rows]
             )
@@ -86,7 +86,7 @@ def newton_phases(data: Phases, team: Array, polls: int) -> int:
             data.found[part, 0], data.found[part, 1] = find_changed(
                 data.scale[rows],
                 rho > 0.0,
-                data.numbers[WHOLE] != 0.0,
+                data.numbers[SETTLED_OR_WHOLE] != 0.0,
                 data.weight[rows],
                 n * part // count,
                 data.picked[rows],

@@ -85,12 +85,11 @@ class BinarySlacks(MemorySlacks):
         # From that of the step before, where the weights of few rows have changed since.
         if exact and not self.exact:
             self.gram, self.exact = None, True
-        whole = self.gram is None
-        n_picked, n_weighted = self._pick_changed(rho, whole)
-        if not whole and n_picked >= n_weighted:
-            whole = True
-            n_picked, _ = self._pick_changed(rho, whole)
-        if self.gram is None or whole:
+        n_picked, n_weighted = self._pick_changed(rho, self.gram is None)
+        if self.gram is not None and n_picked >= n_weighted:
+            self.gram = None
+            n_picked, _ = self._pick_changed(rho, whole=True)
+        if self.gram is None:
             self.gram = np.zeros((self.passes.n_weights, self.passes.n_weights))
         add = self._add_picked if len(self.phases.halves) else self._pass_picked
         gram = self.gram
@@ -104,12 +103,12 @@ class BinarySlacks(MemorySlacks):
 
         Returns their number, and the number of rows with a weight.
         """
-        self._do(kernel.CHANGED, self.parts, rho, 0.0, False, whole)
-        phases, total = self.phases, 0
-        picked, weighted = phases.found.T
+        self._do(kernel.CHANGED, self.parts, rho, 0.0, whole)
+        rows, total = self.phases.picked, 0
+        picked, weighted = self.phases.found.T
         for part, count in enumerate(picked.tolist()):
-            first = len(phases.picked) * part // self.parts
-            phases.picked[total : total + count] = phases.picked[first : first + count]
+            first = len(rows) * part // self.parts
+            rows[total : total + count] = rows[first : first + count]
             total += count
         return total, int(weighted.sum())
 
@@ -179,7 +178,7 @@ class BinarySlacks(MemorySlacks):
             picked=np.empty(n, np.int64),
             change=np.empty(n),
             span=np.zeros(2, np.int64),
-            numbers=np.zeros(4),
+            numbers=np.zeros(3),
             direction=np.zeros(d),
             weights=np.empty((self.adding, -(-d // PADDING) * PADDING)),
             sums=np.empty((self.parts, 2)),

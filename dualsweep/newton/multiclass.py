@@ -51,8 +51,7 @@ class MulticlassSlacks(MemorySlacks):
         self.bound = np.empty(len(self.y), bool)  # whether their sum does not
         self.curved: CurvedRows | None = None  # once it is known
         few = prod(self.problem.weights_shape) <= _tuning.DIRECT_WEIGHTS
-        self.in_blocks = not few and has_blocks(self.problem)
-        self.tuning = BLOCKS if self.in_blocks else MULTICLASS
+        self.tuning = MULTICLASS if few or not has_blocks(self.problem) else BLOCKS
         self.factors: Array | None = None  # of the Hessian's blocks of single classes
         self.cg_steps = 0  # that the latest direction took with them
 
@@ -99,16 +98,16 @@ class MulticlassSlacks(MemorySlacks):
 
     def curved_rows(self) -> CurvedRows:
         """Return the rows whose dual variables move with their slacks."""
+
+        def curved_of(part: slice) -> Array:  # a single free one does not move if the sum cannot
+            numbers = np.count_nonzero(self.free[part], axis=1)
+            return part.start + np.flatnonzero(numbers > self.bound[part])
+
         if self.curved is None:
-            rows = np.concatenate(self.passes.each(self._curved_of, len(self.y), self.light))
+            rows = np.concatenate(self.passes.each(curved_of, len(self.y), self.light))
             arrays = self.members, self.y, self.free, self.bound
             self.curved = CurvedRows(*(a[rows] for a in arrays))
         return self.curved
-
-    def _curved_of(self, part: slice) -> Array:
-        """Return rows of a part; a single free variable does not move if the sum cannot."""
-        numbers = np.count_nonzero(self.free[part], axis=1)
-        return part.start + np.flatnonzero(numbers > self.bound[part])
 
     def hessian(self, rho: float, exact: bool) -> tuple[Array | None, float]:
         k, curved = self.n_classes, self.curved_rows()
@@ -137,7 +136,7 @@ class MulticlassSlacks(MemorySlacks):
         return out
 
     def preconditioned(self, rho: float) -> Hessian | None:
-        if not self.in_blocks:
+        if self.tuning is not BLOCKS:
             return None
         if self.factors is None or self.cg_steps >= BLOCKS_WORTH:
             self._factorise(rho)

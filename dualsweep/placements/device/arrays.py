@@ -26,6 +26,11 @@ class Space(Arrays):
         """Name of the library: numpy, cupy, torch, ..."""
         return str(self.xp.__name__).rpartition(".")[2]
 
+    @property
+    def _is_cuda(self) -> bool:
+        """Whether arrays are torch's, on a CUDA device."""
+        return self.library == "torch" and self.device.type == "cuda"
+
     def zeros(self, shape: tuple[int, ...], dtype: DeviceDType) -> DeviceArray:
         """Return an array of zeros."""
         return self.xp.zeros(shape, dtype=dtype, device=self.device)
@@ -54,7 +59,7 @@ class Space(Arrays):
         takes a fifth of the time. Whatever torch was told to do before is restored; other threads
         that come here wait until then.
         """
-        if self.library != "torch" or self.device.type != "cuda":
+        if not self._is_cuda:
             yield
             return
         import torch
@@ -78,16 +83,14 @@ class Space(Arrays):
             import cupy
 
             with self.current():
-                return float(cupy.cuda.runtime.memGetInfo()[0]) + float(
-                    cupy.get_default_memory_pool().free_bytes()
-                )
-        if self.library == "torch" and self.device.type == "cuda":
+                cached = cupy.get_default_memory_pool().free_bytes()
+                return float(cupy.cuda.runtime.memGetInfo()[0]) + float(cached)
+        if self._is_cuda:
             import torch
 
-            cached = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(
-                self.device
-            )
-            return float(torch.cuda.mem_get_info(self.device)[0]) + float(cached)
+            cuda, device = torch.cuda, self.device
+            cached = cuda.memory_reserved(device) - cuda.memory_allocated(device)
+            return float(cuda.mem_get_info(device)[0]) + float(cached)
         return np.inf
 
     def release(self) -> None:
@@ -96,7 +99,7 @@ class Space(Arrays):
             import cupy
 
             cupy.get_default_memory_pool().free_all_blocks()
-        elif self.library == "torch" and self.device.type == "cuda":
+        elif self._is_cuda:
             import torch
 
             torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""Newton's method on a device: the slacks of all rows and classes, by matrix products.
+"""Newton's method on a device, from a start to certificates, by matrix products.
 
 Arrays of a number per row and class are in the precision of the steps, float32 or float64; weights
 are float64.
@@ -6,23 +6,29 @@ are float64.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..._typing import Array, DeviceArray, DeviceDType
+from ...kernels.certificate import CALLS, DRIFT, N_TOTALS, certified
+from ...kernels.scaling import best_multiple
 from ...newton.backend import Backend, Hessian, Measured
+from ...newton.core import newton, silent
 from ...newton.tuning import DEVICE, DEVICE_MULTICLASS
-from ...problems.run import poll_all
+from ...problems.result import Result
+from ...problems.run import Run, poll_all
+from ...rows.functions import EPS, SMALLEST
 from ...rows.passes import chunks
 from .arrays import Space
-from .terms import Moves, Terms
+from .rows import DeviceRows
+from .terms import Moves, Sizes, Terms
 
-if TYPE_CHECKING:
-    from .solve import DeviceSolver
+# Rows in float32 are multiplied in float32 where no smaller gap than this has to be proven.
+FLOAT32_TOL = 1e-4
 
 # Products of a matrix with fewer columns take as long as with this many: they wait for memory.
 FEW_COLUMNS = 50
@@ -41,18 +47,170 @@ DIRECT_WEIGHTS, DIRECT_WEIGHTS_TOGETHER = 4096, 10_000
 NARROW_STEPS = 100
 
 
-class DeviceBackend(Backend):
-    """Problems whose rows and weights are on a device.
+def is_narrow(rows: DeviceRows, tol: float) -> bool:
+    """Return whether Newton steps are in float32, to begin with."""
+    return rows.narrow and tol >= FLOAT32_TOL
 
-    Parameters
-    ----------
-    solver : DeviceSolver
-        The rows, the best weights and dual variables so far, and what certifies others.
-    numbers : array of int
-        The problems, by their numbers in the solver.
-    dtype : dtype
-        Precision of the steps.
+
+def bytes_per_class(rows: DeviceRows, terms: Terms, tol: float) -> float:
+    """Return how much memory training takes per class, at most, besides the rows and their slices.
+
+    With a number per row and class there are slacks, changes of them, how free dual variables are
+    (and again for some classes), dual variables of the best point and of another, and anchors.
     """
+    arrays = 6 if terms.smooth else 7
+    return rows.n_rows * arrays * (4 if is_narrow(rows, tol) else 8)
+
+
+class DeviceSolver:
+    """The best weights and dual variables so far of several problems, and their runs.
+
+    Both are on the device, with a column per class. Squared norms of the rows include the bias;
+    `alpha` are feasible dual variables to start from, if there are any.
+    """
+
+    def __init__(
+        self,
+        rows: DeviceRows,
+        terms: Terms,
+        sqnorm: DeviceArray,
+        runs: list[Run],
+        alpha: DeviceArray | None,
+    ) -> None:
+        self.rows, self.terms, self.runs, self.space = rows, terms, runs, rows.space
+        self.parts = rows.parts(terms.n_columns)
+        xp = self.space.xp
+        self.norm = xp.sqrt(sqnorm + rows.n_weights * SMALLEST)
+        self.w = self.space.zeros((rows.n_weights, terms.n_columns), xp.float64)
+        self.alpha: DeviceArray | None = None  # zeros
+        if alpha is not None:  # and the weights that they make up
+            w = self.space.zeros(self.w.shape, xp.float64)
+            for part in self.parts:
+                b = xp.astype(alpha[part, :], xp.float64, copy=False)
+                rows.add(part, terms.signed(part, b), w)
+            every = np.arange(len(runs))
+            self.certify(every, terms, w, lambda part, slack: alpha[part, :], alpha.dtype)
+        for run in runs:
+            if not run.history:
+                run.record()
+
+    @silent
+    def solve(self) -> None:
+        """Take Newton steps, in float32 first if X has no more and `tol` needs no more."""
+        xp, narrow = self.space.xp, is_narrow(self.rows, self.runs[0].tol)
+        with self.space.products():
+            for dtype in [xp.float32, xp.float64] if narrow else [xp.float64]:
+                left = np.flatnonzero([not run.over for run in self.runs])
+                if poll_all(self.runs) or not len(left):
+                    break
+                newton(DeviceBackend(self, left, dtype))
+
+    def filled(
+        self, n_columns: int, dtype: DeviceDType, values: Callable[[slice], DeviceArray]
+    ) -> DeviceArray:
+        """Return a table of a number per row and column, filled in slice by slice."""
+        out = self.rows.table(n_columns, dtype)
+        for part in self.parts:
+            out[part, :] = self.space.xp.astype(values(part), dtype, copy=False)
+        return out
+
+    def dual_columns(self, places: Array, dtype: DeviceDType) -> DeviceArray:
+        """Return a copy of the dual variables of some problems, in some precision."""
+        n_columns = self.terms.some(places).n_columns
+
+        def values(part: slice) -> DeviceArray:
+            if self.alpha is None:
+                return self.space.zeros((part.stop - part.start, n_columns), dtype)
+            return self.terms.columns_of(places, self.alpha[part, :])
+
+        return self.filled(n_columns, dtype, values)
+
+    @silent
+    def certify(
+        self,
+        problems: Array,
+        terms: Terms,
+        w: DeviceArray,
+        dual_point: Callable[[slice, DeviceArray], DeviceArray],
+        dtype: DeviceDType,
+    ) -> None:
+        """Compute the certificate of weights of some problems, and keep them where it is better.
+
+        It is ``P(w) - D(alpha)``, all in float64 from w and the dual variables as they are kept.
+        """
+        xp, n = self.space.xp, terms.n_problems
+        alpha = self.rows.table(terms.n_columns, dtype)
+        w_of_alpha = xp.zeros_like(w)
+        # Squares of weights are summed in any order, and so are losses: each is rounded that often.
+        summands = self.rows.n_weights * terms.n_columns
+        size = (1.0 + summands * EPS) * terms.dots(w, w)
+        length = xp.sqrt(size + summands * SMALLEST)  # squares may underflow
+        size = self.space.numpy(size)
+        totals = self.space.zeros((DRIFT + 1, n), xp.float64)
+        for part in self.parts:
+            slack = terms.slack(part, self.rows.responses(part, w))
+            alpha[part, :] = dual_point(part, slack)
+            b = xp.astype(alpha[part, :], xp.float64, copy=False)
+            self.rows.add(part, terms.signed(part, b), w_of_alpha)
+            sizes = Sizes(self.norm[part], self.rows.rounding(part), length)
+            totals += terms.certify(part, slack, b, sizes)
+        w_of_alpha -= w
+        squared = self.space.numpy(terms.dots(w_of_alpha, w_of_alpha))
+        distance = (1.0 + summands * EPS) * np.sqrt(squared)
+        sums = np.zeros((N_TOTALS, n))
+        sums[: DRIFT + 1], sums[CALLS] = self.space.numpy(totals), summands + self.rows.n_rows
+        better = []
+        for j, p in enumerate(problems.tolist()):
+            length_squared, away = float(size[j]), float(distance[j])
+            found = certified(length_squared, sums[:, j], terms.n_used, distance=away)
+            if found.gap < self.runs[p].gap:
+                better.append((j, p))
+                self.runs[p].note(found)
+        if len(better) == self.terms.n_problems:
+            self.w, self.alpha = w, alpha
+            return
+        if better and (self.alpha is None or self.alpha.dtype != alpha.dtype):
+            self.alpha = self.dual_columns(np.arange(len(self.runs)), alpha.dtype)
+        for j, p in better:
+            self.w[:, p] = w[:, j]
+            self.alpha[:, p] = alpha[:, j]  # type: ignore[index]
+
+    def results(self) -> list[Result]:
+        """Return what has been reached, without the dual variables, which are `alpha`."""
+        if self.alpha is None:
+            self.alpha = self.dual_columns(np.arange(len(self.runs)), self.rows.X.dtype)
+        return [
+            run.result(w=self.terms.columns_of(np.array([p]), self.w), alpha=None, slack=None)
+            for p, run in enumerate(self.runs)
+        ]
+
+
+@silent
+def best_start(rows: DeviceRows, terms: Terms, alpha: DeviceArray) -> DeviceArray:
+    """Return the best feasible multiple of dual variables, in place; see `solvers.path`."""
+    xp, space = rows.space.xp, rows.space
+    w = space.zeros((rows.n_weights, terms.n_columns), xp.float64)
+    total, square = (space.zeros((terms.n_problems,), xp.float64) for _ in range(2))
+    room = space.asarray(np.full(terms.n_problems, np.inf))
+    parts = rows.parts(terms.n_columns)
+    for part in parts:
+        b = terms.clipped(part, xp.astype(alpha[part, :], xp.float64))
+        alpha[part, :] = xp.astype(b, alpha.dtype)
+        rows.add(part, terms.signed(part, b), w)
+        linear, curved = terms.conjugates(part, b)
+        total += terms.dots(b, xp.ones_like(b)) - linear
+        square += curved
+        room = xp.minimum(room, terms.room(part, b))
+    found = space.numpy(xp.stack([total, square + terms.dots(w, w), room]))
+    best = space.asarray(np.array([best_multiple(*each) for each in found.T]))
+    for part in parts:
+        b = terms.clipped(part, best * xp.astype(alpha[part, :], xp.float64))
+        alpha[part, :] = terms.feasible(part, b, alpha.dtype)
+    return alpha
+
+
+class DeviceBackend(Backend):
+    """Some problems of a solver, by their numbers there, for steps in the precision `dtype`."""
 
     space: Space
     weights_of_b = False  # certificates are about w itself
@@ -69,11 +227,11 @@ class DeviceBackend(Backend):
 
     @property
     def direct_worth(self) -> float:  # type: ignore[override]
-        """How many steps of conjugate gradients take as long as a direct step of every problem.
+        """Steps of conjugate gradients that take as long as a direct step of every problem.
 
-        That multiplies n x d with d x n entries per class, or, for all classes at once, per pair of
-        classes that share rows, about as many; and factorises. Conjugate gradients multiply n x d
-        with d x k entries twice, but for few classes wait for memory.
+        A direct step multiplies n x d with d x n entries per class, or, for all classes at once,
+        per pair of classes that share rows, about as many; then it factorises. Conjugate gradients
+        multiply n x d with d x k entries twice, but for few classes wait for memory.
         """
         n, d, k = self.rows.n_rows, self.rows.n_weights, self.terms.n_columns
         together = not self.terms.separate
@@ -98,6 +256,9 @@ class DeviceBackend(Backend):
         before = np.array([run.rho for run in self.runs])
         return w, np.where(before > 0, before, self.tuning.first_rho / terms.mean_cost)
 
+    def _narrow(self, values: Array) -> DeviceArray:
+        return self.space.asarray(values, self.dtype)
+
     def _anchor(self, part: slice) -> DeviceArray | None:
         return None if self.anchor is None else self.anchor[part, :]
 
@@ -107,25 +268,16 @@ class DeviceBackend(Backend):
 
     def measure(self, w: DeviceArray, rho: Array, step: Array, settled: Array) -> Measured:
         xp, terms = self.xp, self.terms
-        w_of_b = xp.zeros_like(w)
-        sums = self.space.zeros((2, len(self.runs)), xp.float64)
+        w_of_b, sums = xp.zeros_like(w), self.space.zeros((2, len(self.runs)), xp.float64)
         bounds = []
-        far, penalty, chosen = (
-            self.space.asarray(step, self.dtype),
-            self.space.asarray(rho, self.dtype),
-            None,
-        )
-        if settled.any():
-            chosen = self.space.asarray(settled)
-            before = self.space.asarray(
-                np.where(settled, rho * self.tuning.rho_factor, rho), self.dtype
-            )
+        far, penalty, chosen = self._narrow(step), self._narrow(rho), self.space.asarray(settled)
+        before = self._narrow(np.where(settled, rho * self.tuning.rho_factor, rho))
         for part in self.parts:
             slack, anchor = self.slack[part, :], self._anchor(part)
             if step.any():  # where a step led nowhere, its direction may not be finite
                 slack = xp.where(far > 0, slack + far * self.along_slack[part, :], slack)
                 self.slack[part, :] = slack
-            if chosen is not None:
+            if settled.any():
                 b, _ = terms.implied(part, slack, anchor, before)
                 anchor = xp.where(chosen, b, anchor)
                 self.anchor[part, :] = anchor  # type: ignore[index]
@@ -140,20 +292,18 @@ class DeviceBackend(Backend):
 
     def along(self, w: DeviceArray, p: DeviceArray, gradient: DeviceArray) -> Array:
         p = self.xp.astype(p, self.xp.float64, copy=False)
-        return self.space.numpy(
-            self.xp.stack([self.terms.dots(each, p) for each in (w, p, gradient)])
-        )
+        products = [self.terms.dots(each, p) for each in (w, p, gradient)]
+        return self.space.numpy(self.xp.stack(products))
 
     def aim(self, p: DeviceArray, rho: Array) -> Array:
         narrow = self.xp.astype(p, self.dtype, copy=False)
         for part in self.parts:
-            responses = self.rows.responses(part, narrow)
-            self.along_slack[part, :] = self.terms.change(part, responses)
+            self.along_slack[part, :] = self.terms.change(part, self.rows.responses(part, narrow))
         return self.slope(np.ones(len(self.runs)), rho, slice(None))
 
     def slope(self, t: Array, rho: Array, part: slice) -> Array:
         xp, terms = self.xp, self.terms
-        far, penalty = self.space.asarray(t, self.dtype), self.space.asarray(rho, self.dtype)
+        far, penalty = self._narrow(t), self._narrow(rho)
         sums = self.space.zeros((2, len(self.runs)), xp.float64)
         for rows in self.parts:
             along = self.along_slack[rows, :]
@@ -172,27 +322,22 @@ class DeviceBackend(Backend):
         """Return ``-Hessian^-1 gradient`` by factorisations, in float64; 0 if it is not wanted."""
         out, c = self.xp.zeros_like(gradient), self.terms.n_columns // len(self.runs)
         for j in np.flatnonzero(wanted).tolist():
-            columns = slice(j * c, (j + 1) * c)
+            columns = range(j * c, (j + 1) * c)
             hessian = self._hessian_of(columns)
             if poll_all(self.runs):
                 break
-            direction = self._solved(hessian, self.xp.reshape(gradient[:, columns].T, (-1,)))
-            out[:, columns] = self.xp.reshape(direction, (c, -1)).T
+            own = slice(columns.start, columns.stop)
+            direction = self._solved(hessian, self.xp.reshape(gradient[:, own].T, (-1,)))
+            out[:, own] = self.xp.reshape(direction, (c, -1)).T
         return out
 
-    def _hessian_of(self, columns: slice) -> DeviceArray:
-        """Return the Hessian of the problem that has these columns, but for its identity.
-
-        Weights are in the order of the columns. If told to stop, it is anything.
-        """
-        d, n = self.rows.n_weights, columns.stop - columns.start
-        moves, hessian = (
-            Moves(self.free, self.bound),
-            self.space.empty((n * d,) * 2, self.xp.float64),
-        )
-        for a in range(n):
-            for c in range(a + 1):
-                block = self._gram(self.terms.pair(moves, columns.start + a, columns.start + c))
+    def _hessian_of(self, columns: range) -> DeviceArray:
+        """Return the Hessian of a problem without its identity; anything if told to stop."""
+        d, moves = self.rows.n_weights, Moves(self.free, self.bound)
+        hessian = self.space.empty((len(columns) * d,) * 2, self.xp.float64)
+        for a, one in enumerate(columns):
+            for c, other in enumerate(columns[: a + 1]):
+                block = self._gram(self.terms.pair(moves, one, other))
                 hessian[a * d : (a + 1) * d, c * d : (c + 1) * d] = block
                 hessian[c * d : (c + 1) * d, a * d : (a + 1) * d] = block
                 if poll_all(self.runs):
@@ -257,10 +402,9 @@ class DeviceBackend(Backend):
         self.solver.certify(numbers, terms, w, dual_point, self.dtype)
 
     def keep(self, stay: Array) -> None:
-        tables = self.slack, self.along_slack, self.free
-        self.slack, self.along_slack, self.free = (self.some_columns(t, stay) for t in tables)
-        if self.anchor is not None:
-            self.anchor = self.some_columns(self.anchor, stay)
+        for name in ("slack", "along_slack", "free", "anchor"):
+            if getattr(self, name) is not None:
+                setattr(self, name, self.some_columns(getattr(self, name), stay))
         self.terms = self.terms.some(stay)
         self.numbers, self.runs = self.numbers[stay], [self.runs[j] for j in stay]
 
