@@ -25,23 +25,10 @@ class Data(Protocol):
 
 
 class Problems(ABC):
-    """The problems of a training in one placement.
-
-    Parameters
-    ----------
-    formulation : Formulation
-        How labels become problems, and solutions a model.
-    n_rows : int
-        Rows of X.
-    """
+    """The problems of a training in one placement."""
 
     def __init__(self, formulation: Formulation, n_rows: int) -> None:
-        self.formulation, self.n_rows = formulation, n_rows
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the problems."""
-        return self.formulation.names
+        self.formulation, self.n_rows, self.names = formulation, n_rows, formulation.names
 
     def fits(self, duals: Any) -> bool:
         """Return whether signed dual variables are of as many rows, and finite."""
