@@ -63,8 +63,9 @@ class BinaryProblem(MemoryProblem):
         return np.zeros(self.n_rows)
 
     def slack_at_zero(self) -> Array:
-        """Return the slacks of w = 0."""
-        return self._targets(self.candidates)
+        """Return the slacks of w = 0: the targets."""
+        target, members = np.asarray(self.target), self.candidates
+        return target[members] if target.ndim else np.full(len(members), target)
 
     def duals_of(self, alpha: DualPoint, members: Array) -> Array:
         """Return the dual variables of the rows `members`."""
@@ -162,7 +163,7 @@ class BinaryProblem(MemoryProblem):
     def best_scale(self, alpha: DualPoint, slack: Array, w: Array) -> float:
         # Weights s w have margins s z, and the gap is convex in s.
         members = self.candidates
-        a, cost, target = alpha[members], self.cost[members], self._targets(members)
+        a, cost, target = alpha[members], self.cost[members], self.slack_at_zero()
         linear, square = of_numpy(self.loss).conjugate_parts(cost, a)
         total, curvature = float(target @ a - linear.sum()), float(w @ w + 0.5 * square.sum())
 
@@ -195,7 +196,3 @@ class BinaryProblem(MemoryProblem):
         if isnan(primal) or not self.loss.quadratic:  # rows have come or gone
             return alpha, None
         return alpha, Known(w, primal, max(primal - dual, 0.0))
-
-    def _targets(self, members: Array) -> Array:
-        target = np.asarray(self.target)
-        return target[members] if target.ndim else np.full(len(members), target)

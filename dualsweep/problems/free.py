@@ -82,7 +82,7 @@ class FreeProblem(BinaryProblem):
         b = best_intercept(
             scores=self.passes.responses(members, w),
             y=self.y[members],
-            target=self._targets(members),
+            target=self.slack_at_zero(),
             cost=self.cost[members],
             loss=self.loss,
         )
