@@ -23,8 +23,7 @@ from ratios import markdown, publish
 from steps.active_set import active_set_step
 from steps.greedy import ACCURACY, greedy_step
 
-from dualsweep.kernels.crammer_singer import crammer_singer_level
-from dualsweep.kernels.weston_watkins import weston_watkins_level
+from dualsweep.kernels.block_steps import crammer_singer_level, weston_watkins_level
 
 UPPER = 1.0
 EXACT = "exact"

@@ -31,7 +31,8 @@ from steps.greedy import ACCURACY, greedy_step
 
 import dualsweep.problems.multiclass
 from dualsweep._threads import Workers
-from dualsweep.kernels.multiclass import block_step, sweep_multiclass
+from dualsweep.kernels.block_steps import block_step
+from dualsweep.kernels.multiclass import sweep_multiclass
 from dualsweep.problems.multiclass import MulticlassProblem
 from dualsweep.problems.run import certificate_of
 from dualsweep.rows.layouts import as_rows
@@ -157,10 +158,10 @@ class Timed(MulticlassProblem):
     def after_epoch(self) -> Epoch:
         seconds = self.seconds
         with self._paused():
-            alpha, members = self.clock.alpha * self.clock.scale, np.arange(self.n_rows)
+            alpha = self.clock.alpha * self.clock.scale
             w, slack = np.empty(self.weights_shape), np.empty(self.n_rows)
-            self.fill_weights(members, alpha, w)
-            found = certificate_of(self, members, alpha, w, slack)
+            self.fill_weights(alpha, w)
+            found = certificate_of(self, alpha, w, slack)
         return Epoch(seconds, found.primal, found.gap)
 
 

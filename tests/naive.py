@@ -5,6 +5,7 @@ down without any of the library's tricks. `Naive` also computes in exact fractio
 """
 
 import re
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
@@ -409,10 +410,10 @@ def passes_of(X, bias=0.0):
 
 def certified(problem, alpha, members=None):
     """The library's weights, primal, gap and slacks of alpha."""
-    members = problem.candidates if members is None else members
-    w, slack = np.full(problem.weights_shape, np.nan), np.full(len(members), np.nan)
-    problem.fill_weights(members, alpha, w)
-    found = certificate_of(problem, members, alpha, w, slack)
+    problem = problem if members is None else replace(problem, candidates=members)
+    w, slack = np.full(problem.weights_shape, np.nan), np.full(len(problem.candidates), np.nan)
+    problem.fill_weights(alpha, w)
+    found = certificate_of(problem, alpha, w, slack)
     return w, found.primal, found.gap, slack
 
 

@@ -24,13 +24,11 @@ from dualsweep._host import to_host
 from dualsweep.estimators._device import _compat, space_of
 from dualsweep.io import load_model, save_liblinear, save_model
 from dualsweep.losses import LOSSES
-from dualsweep.newton.core import Iterate
-from dualsweep.newton.gradients import conjugate_gradients
+from dualsweep.newton.core import Iterate, conjugate_gradients
 from dualsweep.placements import OnDevice, training_data
 from dualsweep.placements.device.arrays import OnHost, Space
-from dualsweep.placements.device.backend import DeviceBackend, DeviceHessian
+from dualsweep.placements.device.newton import DeviceBackend, DeviceHessian, DeviceSolver
 from dualsweep.placements.device.rows import DenseDeviceRows, SparseDeviceRows
-from dualsweep.placements.device.solve import DeviceSolver
 from dualsweep.placements.device.terms import BinaryTerms, MulticlassTerms, rounded_down
 from dualsweep.problems.run import Run
 from dualsweep.training import Context, Settings, train
@@ -257,7 +255,9 @@ def new_backend(kind, rho=0.3, seed=0, layout=DenseDeviceRows, parts=3):
     n = terms.n_problems
     runs = [Run(n_rows=15, primal_at_zero=1.0) for _ in range(n)]
     solver = DeviceSolver(rows, terms, rows.sqnorms(), runs, None)
-    solver.w, solver.alpha, solver.rho = rng.normal(size=(4, 4)), anchor, np.full(n, rho)
+    solver.w, solver.alpha = rng.normal(size=(4, 4)), anchor
+    for run in runs:
+        run.rho = rho
     step = 15 // parts
     solver.parts = [slice(i, min(i + step, 15)) for i in range(0, 15, step)]
     backend = DeviceBackend(solver, np.arange(n), np.float64)
@@ -267,7 +267,7 @@ def new_backend(kind, rho=0.3, seed=0, layout=DenseDeviceRows, parts=3):
 
 def measured(backend):
     """Return what a backend measures where no step was taken."""
-    nothing = np.zeros(backend.n_problems)
+    nothing = np.zeros(len(backend.runs))
     return backend.measure(backend.w, backend.rho, nothing, nothing > 0)
 
 
@@ -330,7 +330,7 @@ def test_the_gradient_and_hessian_are_those_of_the_inner_problem(kind, layout):
 
 def solve_iteratively(backend, gradient, wanted, most, **tuning):
     """Return directions by conjugate gradients, and which ended before they were exact."""
-    left, constants = np.full(backend.n_problems, 1e-12), replace(backend.tuning, **tuning)
+    left, constants = np.full(len(backend.runs), 1e-12), replace(backend.tuning, **tuning)
     return conjugate_gradients(
         backend.hessian(backend.rho), gradient, wanted, left, most, constants, lambda: False
     )
@@ -340,7 +340,7 @@ def solve_iteratively(backend, gradient, wanted, most, **tuning):
 def test_conjugate_gradients_and_factorisations_find_the_same_direction(kind):
     backend = new_backend(kind)
     gradient = measured(backend).gradient
-    wanted = np.ones(backend.n_problems, bool)
+    wanted = np.ones(len(backend.runs), bool)
     found, short = solve_iteratively(backend, gradient, wanted, 1000)
     assert not short.any()
     exact = backend.direct(gradient, backend.rho, wanted)
@@ -366,12 +366,12 @@ def test_classes_leave_conjugate_gradients_one_by_one():
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_a_line_search_ends_near_the_minimum(monkeypatch, kind, scale):
     backend = new_backend(kind, seed=1)
-    iterate = Iterate(backend, backend.runs)
+    iterate = Iterate(backend)
     iterate.measure()
     first, w, terms = iterate.gradient.copy(), iterate.w.copy(), backend.terms
     p = -scale * first
     monkeypatch.setattr(iterate, "direction", lambda going: p)
-    assert iterate.move(np.ones(backend.n_problems, bool)).all()
+    assert iterate.move(np.ones(len(backend.runs), bool)).all()
     np.testing.assert_allclose(iterate.w, w + iterate.step * p)
     iterate.measure()
     whole = slice(0, backend.rows.n_rows)

@@ -9,6 +9,7 @@ import pytest
 from dualsweep.kernels.duals import (
     FIRST_SLOTS,
     MOST_SLOTS,
+    Picked,
     SlottedDuals,
     inner_duals,
     load_duals,
@@ -33,12 +34,12 @@ def store(beta, i, classes, values, n):
 
 @numba.njit
 def inner(beta, i, upper, classes, b):
-    return inner_duals(beta, i, upper, classes, b)
+    return inner_duals(beta, i, upper, Picked(classes, b, b))
 
 
 @numba.njit
 def movable(beta, i, upper, label, violations, above, classes, t, b):
-    return movable_duals(beta, i, upper, label, violations, above, classes, t, b)
+    return movable_duals(beta, i, upper, label, violations, above, Picked(classes, t, b))
 
 
 def random_matrix(n=6, k=K, share=0.4, seed=0):

@@ -267,12 +267,12 @@ def test_what_is_left_of_the_sum_is_allowed_for(rows):
     """A sum that is off 0 by a part of itself adds as much of the losses to the gap, or more."""
     problem = problem_of("hinge", rows)
     result = solve(problem, tol=1e-6)
-    members, slack = problem.candidates, np.empty(70)
+    slack = np.empty(70)
     gaps = []
     for off in (0.0, 1e-6, 1e-3):
         alpha = result.alpha.copy()
         alpha[problem.y > 0] *= 1 - off
-        totals = problem.totals(members, alpha, result.w, 1.0, slack)
+        totals = problem.totals(alpha, result.w, 1.0, slack)
         gaps.append(totals[SHARES])
     lost = result.alpha[problem.y < 0] @ np.abs(slack[problem.y < 0])
     assert gaps[1] - gaps[0] >= 1e-6 * lost

@@ -35,6 +35,8 @@ from dualsweep.kernels.multiclass import (
     block_step,
 )
 from dualsweep.kernels.newton_multiclass import (
+    ClassSlacks,
+    CurvedRows,
     add_curvature,
     aim_multiclass,
     curvature_diagonal,
@@ -42,7 +44,7 @@ from dualsweep.kernels.newton_multiclass import (
     implied_dual_multiclass,
     slope_multiclass,
 )
-from dualsweep.newton.gradients import conjugate_gradients
+from dualsweep.newton.core import conjugate_gradients
 from dualsweep.newton.host import PlainHessian
 from dualsweep.newton.multiclass import BlockHessian
 from dualsweep.newton.slacks import slacks_of
@@ -254,7 +256,7 @@ def test_certificate_totals_add_up_over_chunks_of_rows(tuned, formulation, chunk
     rows = np.arange(18)
     beta = random_duals(oracle, np.random.default_rng(4))
     W, firm = oracle.weights(beta), np.full(18, np.nan)
-    totals = problem.totals(rows, problem.alpha_of(rows, beta), W, 1.0, firm)
+    totals = problem.totals(problem.alpha_of(rows, beta), W, 1.0, firm)
     losses = oracle.cost @ oracle.losses(oracle.violations(W))
     shares = sum(oracle.share(i, beta, W) for i in rows)
     lengths = np.sqrt(2) * beta.sum(axis=1) @ np.sqrt((oracle.Z**2).sum(axis=1))
@@ -444,7 +446,7 @@ def test_proven_rows_are_where_the_optimum_has_them(formulation):
     rough = solve(problem, tol=1e-4, max_iter=100_000)
     run = PointRun(problem, tol=1e-4, max_iter=0, alpha=copy(rough.alpha))
     radius = np.sqrt(2 * run.gap)
-    settled = problem.settled(run.candidates, run.alpha, run.slack, radius)
+    settled = problem.settled(run.alpha, run.slack, radius)
     assert 0 < settled.sum() < 60
     optimum, found = dense(problem, best.alpha), dense(problem, rough.alpha)
     np.testing.assert_allclose(found[settled], optimum[settled], atol=1e-5)
@@ -461,8 +463,9 @@ def test_scores_move_by_the_root_of_two_at_most(formulation):
     change *= radius / np.linalg.norm(change)
     reach = x @ change[:, 0] - x @ change[:, 1]
     assert reach == pytest.approx(np.sqrt(2) * radius * np.linalg.norm(x))
+    alone = replace(problem, candidates=np.array([i]))
     for factor in (0.999, 1.001):
-        settled = problem.settled(np.array([i]), None, np.array([factor * reach]), radius)
+        settled = alone.settled(None, np.array([factor * reach]), radius)
         assert settled.tolist() == [factor > 1]
 
 
@@ -597,14 +600,14 @@ def test_newton_passes(formulation, layout, rho):
         u, b, signed = np.full((3, 18, k), np.nan)
         along = rng.normal(size=(18, k))
         moved = slack - 0.5 * along
-        out = u, b, free, bound, signed
-        found = implied_dual_multiclass(moved, along, 0.5, anchor, y, cost, joint, rho, *out)
+        rows = ClassSlacks(y, cost, moved, along, anchor, u, b, free, bound)
+        found = implied_dual_multiclass(rows, joint, rho, 0.5, signed)
         np.testing.assert_allclose(moved, slack, rtol=1e-10, atol=1e-12)
         expected = -b
         expected[np.arange(18), y] = b.sum(axis=1)
         np.testing.assert_allclose(signed, expected, rtol=1e-12)
-        before, nowhere = moved.copy(), np.full((18, k), np.inf)
-        again = implied_dual_multiclass(moved, nowhere, 0.0, anchor, y, cost, joint, rho, *out)
+        before, nowhere = moved.copy(), rows._replace(along=np.full((18, k), np.inf))
+        again = implied_dual_multiclass(nowhere, joint, rho, 0.0, signed)
         assert again == found
         np.testing.assert_array_equal(moved, before)
         losses, excess = found
@@ -632,12 +635,13 @@ def test_newton_passes(formulation, layout, rho):
 
     q, scratch = np.full((18, k), np.nan), np.full(k, np.nan)
     scores = problem.passes.responses(members, P)
-    aimed = aim_multiclass(scores, y, u, cost, joint, rho, 0.3, q, scratch)
-    assert aimed == slope_multiclass(u, q, y, cost, joint, rho, 0.3, scratch)
+    rows = ClassSlacks(y, cost, q, q, anchor, u, b, free, bound)
+    aimed = aim_multiclass(rows, scores, joint, rho, 0.3, scratch)
+    assert aimed == slope_multiclass(rows, joint, rho, 0.3, scratch)
     np.testing.assert_allclose(oracle.violations(W + P) - oracle.violations(W), q, atol=1e-12)
-    total, curvature = slope_multiclass(u, q, y, cost, joint, rho, 0.0, np.full(k, np.nan))
+    total, curvature = slope_multiclass(rows, joint, rho, 0.0, np.full(k, np.nan))
     assert (W * P).sum() + total == pytest.approx(slope)
-    total, _ = slope_multiclass(u, q, y, cost, joint, rho, 0.3, np.full(k, np.nan))
+    total, _ = slope_multiclass(rows, joint, rho, 0.3, np.full(k, np.nan))
     assert total == pytest.approx((inner(W + 0.3 * P)[3] * q).sum())
     change = (inner(W + eps * P)[1] - gradient) / eps - P
     assert curvature == pytest.approx((change * P).sum(), rel=1e-4)
@@ -646,7 +650,7 @@ def test_newton_passes(formulation, layout, rho):
     inner(W)  # free and bound, at W again
     np.testing.assert_array_equal(free, (b > 0) & (joint | (b < cost[:, None])))
     np.testing.assert_array_equal(bound, joint & (b.sum(axis=1) > cost * (1 - 1e-12)))
-    curvature_factors(y, free, bound, rho, counts, classes, M)
+    curvature_factors(CurvedRows(members, y, free, bound), rho, counts, classes, M)
     number = free.sum(axis=1)
     np.testing.assert_array_equal(counts, number + ((number > 0) & ~bound))  # the label's, too
     for n, factor in zip(counts, M, strict=True):
@@ -661,12 +665,12 @@ def test_newton_passes(formulation, layout, rho):
 
     out, scratch = np.ones((d, k)), np.full((2, k), np.nan)
     curved = np.flatnonzero(number)
-    some = curved, y[curved], free[curved], bound[curved]
-    add_curvature(problem.passes.rows, *some, rho, P, out, np.full(k, -1), scratch)
+    some = CurvedRows(curved, y[curved], free[curved], bound[curved])
+    add_curvature(problem.passes.rows, some, rho, P, out, np.full(k, -1), scratch)
     np.testing.assert_allclose(out, 1.0 + product, atol=1e-10)
 
     diagonal = np.full((18, k), np.nan)
-    curvature_diagonal(y, free, bound, rho, diagonal)
+    curvature_diagonal(CurvedRows(members, y, free, bound), rho, diagonal)
     for m in range(k):
         block = np.zeros((d, d))
         assert problem.passes.add_gram(members, diagonal[:, m], block, lambda: False)
@@ -696,8 +700,8 @@ def test_newton_passes_begin_with_a_projection(joint, scale, shift, k):
     slack, rho = scale * rng.integers(-8, 9, (20, k)) / 8, 0.5
     anchor = u - slack / rho
     free, bound = np.empty((20, k), bool), np.empty(20, bool)
-    out = found, b, free, bound, np.empty((20, k))
-    losses, excess = implied_dual_multiclass(slack, slack, 0.0, anchor, y, cost, joint, rho, *out)
+    rows = ClassSlacks(y, cost, slack, slack, anchor, found, b, free, bound)
+    losses, excess = implied_dual_multiclass(rows, joint, rho, 0.0, np.empty((20, k)))
     np.testing.assert_array_equal(found, slack / rho + anchor)
     others = np.arange(k) != y[:, None]
     for i in range(20):
@@ -788,10 +792,10 @@ def solve_system(slacks, right, left, most, stop=lambda: False):
     And whether it is less accurate than it was to be.
     """
     hessian, before = BlockHessian(slacks, RHO), slacks.cg_steps
-    found, [short] = conjugate_gradients(
-        hessian, -right, np.array([True]), np.array([left]), most, BLOCKS, stop
-    )
-    hessian.close()
+    with hessian.in_use():
+        found, [short] = conjugate_gradients(
+            hessian, -right, np.array([True]), np.array([left]), most, BLOCKS, stop
+        )
     return found, slacks.cg_steps - before, short
 
 

@@ -24,8 +24,8 @@ from dualsweep.kernels.certificate import settle_rows
 from dualsweep.losses import LOSSES, Box
 from dualsweep.placements import OnDevice, training_data
 from dualsweep.placements.device.arrays import Space
+from dualsweep.placements.device.newton import best_start
 from dualsweep.placements.device.rows import DenseDeviceRows
-from dualsweep.placements.device.solve import best_start
 from dualsweep.placements.device.terms import BinaryTerms
 from dualsweep.rows.layouts import as_rows
 from dualsweep.solvers.momentum import Momentum

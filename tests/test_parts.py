@@ -190,11 +190,11 @@ def test_what_was_kept_is_not_what_goes_on(text):
     kept = copy(alpha)
     parts.ask(Partition.advance, first, rho=0.5)
     w = problem.zero_weights()
-    problem.fill_weights(None, kept, w)
+    problem.fill_weights(kept, w)
     np.testing.assert_array_equal(w, first)
-    problem.fill_weights(None, alpha, w)
+    problem.fill_weights(alpha, w)
     assert not np.array_equal(w, first)
-    problem.fill_weights(None, problem.zero_alpha(), w)
+    problem.fill_weights(problem.zero_alpha(), w)
     assert not w.any()
 
 

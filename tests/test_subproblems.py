@@ -10,11 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from naive import exact_crammer_singer, exact_weston_watkins
 
-import dualsweep.kernels.crammer_singer as cs
-import dualsweep.kernels.weston_watkins as ww
-from dualsweep.kernels.crammer_singer import crammer_singer_level
-from dualsweep.kernels.sorting import sort_descending
-from dualsweep.kernels.weston_watkins import weston_watkins_level
+from dualsweep.kernels.block_steps import (
+    _crammer_singer_walk,
+    _weston_watkins_walk,
+    crammer_singer_level,
+    sort_descending,
+    weston_watkins_level,
+)
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # steps to compare with
 
@@ -53,8 +55,12 @@ WAYS = {
         cs_at(lambda v, top, upper: crammer_singer_level(v, len(v), top, upper, np.empty_like(v))),
     ),
     "walk": (
-        ww_at(lambda v, upper: ww._walk(v, len(v), upper, np.empty_like(v))),
-        cs_at(lambda v, top, u: cs._walk(v, len(v), top, u, np.empty_like(v)) if top > 0 else 0.0),
+        ww_at(lambda v, upper: _weston_watkins_walk(v, len(v), upper, np.empty_like(v))),
+        cs_at(
+            lambda v, top, upper: (
+                _crammer_singer_walk(v, len(v), top, upper, np.empty_like(v)) if top > 0 else 0.0
+            )
+        ),
     ),
     "active set": (by_active_set(joint=False), by_active_set(joint=True)),
 }

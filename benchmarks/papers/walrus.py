@@ -109,7 +109,7 @@ def accuracies(X: Any, y: Any, X_test: Any, y_test: Any, C: float, cap: float) -
         while left and gaps[-1] <= left[0] * gaps[0]:
             alpha = problem.clock.alpha * problem.clock.scale
             W = np.empty(problem.weights_shape)
-            MulticlassProblem.fill_weights(problem, np.arange(problem.n_rows), alpha, W)
+            MulticlassProblem.fill_weights(problem, alpha, W)
             guess = (X_test @ W[:-1]).argmax(axis=1)
             scores[left.pop(0)] = float(np.mean(guess == y_test))
         return not left or problem.seconds > cap

@@ -2,7 +2,7 @@ import numpy as np
 from benchmark_utils import Iterative, Point
 
 from dualsweep._jit import jit
-from dualsweep.kernels.crammer_singer import crammer_singer_level
+from dualsweep.kernels.block_steps import crammer_singer_level
 
 FULL = 1.0 - 1e-12  # of C, from which on the dual variables of a row use it up
 

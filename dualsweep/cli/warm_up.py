@@ -133,9 +133,9 @@ def _train(X: Any, kinds: list[dict[str, Any]]) -> None:
 
 def _certify(problem: Any) -> None:
     """Compute a certificate that plain sums are too rough for."""
-    members, alpha, w = problem.candidates, problem.zero_alpha(), problem.zero_weights()
-    problem.fill_weights(members, alpha, w, compensated=True)
-    certificate_of(problem, members, alpha, w, np.empty(len(members)), compensated=True)
+    alpha, w = problem.zero_alpha(), problem.zero_weights()
+    problem.fill_weights(alpha, w, compensated=True)
+    certificate_of(problem, alpha, w, np.empty(len(problem.candidates)), compensated=True)
 
 
 def _move_centres(X: Any) -> None:

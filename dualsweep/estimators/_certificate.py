@@ -233,9 +233,9 @@ def _primals(problems: SeparateProblems, weights: Any) -> Any:
     primals = []
     for p in range(len(problems.names)):
         problem = problems.problem(p)
-        w, members = problems.formulation.problem_weights(p, weights), problem.candidates
+        w = problems.formulation.problem_weights(p, weights)
         alpha, slack = problem.zero_alpha(), problem.slack_at_zero()
-        primals.append(certificate_of(problem, members, alpha, w, slack, compensated=True).primal)
+        primals.append(certificate_of(problem, alpha, w, slack, compensated=True).primal)
     return np.array(primals)
 
 

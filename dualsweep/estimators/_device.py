@@ -1,4 +1,4 @@
-"""Arrays on a device: which they are, what is checked of them, and predictions that stay there."""
+"""Arrays on a device: where they are, their checks, and predictions that stay there."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from sklearn.utils.validation import check_is_fitted
 from .._host import to_host
 from ..placements import OnDevice
 from ..placements.device.arrays import Space
+from ..rows.passes import chunks
 
 SLICE = 1 << 26  # scores computed at a time for predictions
 
 
 def space_of(X: Any) -> Space | None:
-    """Return where a matrix is that is trained where it is; None for all that becomes NumPy's.
+    """Return where a matrix is, if it is trained on there; None if it becomes NumPy's.
 
-    Arrays of CuPy and torch on a device stay there in any case, since nothing else can be meant.
-    Those in host memory become NumPy arrays, as everywhere in scikit-learn, but for
-    ``array_api_dispatch=True``.
+    Arrays of CuPy, and of torch on a device, always stay. Those in host memory become NumPy arrays,
+    as everywhere in scikit-learn, unless ``array_api_dispatch=True``.
     """
-    library = type(X).__module__.partition(".")[0]
-    if library == "cupyx":
-        import cupy
-
-        return Space(_compat().array_namespace(X.data), cupy.cuda.Device(X.data.device.id))
+    library, dispatch = _library(X), get_config()["array_api_dispatch"]
     if library == "cupy" and hasattr(X, "dtype"):
-        return Space(_compat().array_namespace(X), X.device)
+        array = X.data if type(X).__module__.startswith("cupyx") else X  # of a sparse matrix
+        return Space(_compat().array_namespace(array), array.device)
     if library == "torch" and hasattr(X, "device"):
-        if X.device.type != "cpu" or get_config()["array_api_dispatch"]:
-            return Space(_compat().array_namespace(X), X.device)
-        return None
-    if get_config()["array_api_dispatch"] and library not in ("numpy", "scipy"):
-        namespace = getattr(X, "__array_namespace__", None)
-        return None if namespace is None else Space(namespace(), X.device)
+        there = X.device.type != "cpu" or dispatch
+        return Space(_compat().array_namespace(X), X.device) if there else None
+    if dispatch and library not in ("numpy", "scipy") and hasattr(X, "__array_namespace__"):
+        return Space(X.__array_namespace__(), X.device)
     return None
+
+
+def _library(array: Any) -> str:
+    """Return the name of an array's library; sparse matrices of CuPy are CuPy's."""
+    return type(array).__module__.partition(".")[0].replace("cupyx", "cupy")
 
 
 def _compat() -> Any:
@@ -69,8 +69,7 @@ def check_device_data(
     estimator: Any, X: Any, y: Any, sample_weight: Any, space: Space
 ) -> tuple[OnDevice, Any, Any]:
     """Return what `check_data` does, for X on a device; y and the weights on the host."""
-    X = _checked(X)
-    n = X.shape[0]
+    X, n = _checked(X), X.shape[0]
     if n == 0:
         raise ValueError("X has no rows.")
     if y is None:
@@ -111,14 +110,11 @@ def _checked(X: Any) -> Any:
 
 
 def _is_here(array: Any, name: str, X: Any, space: Space) -> bool:
-    """Tell whether labels or weights are where X is; ValueError if on another device."""
-    library = type(array).__module__.partition(".")[0]
+    """Return whether labels or weights are where X is; ValueError if on another device."""
+    library = _library(array)
     if library not in ("cupy", "torch", "array_api_strict"):
         return False
-    where = array.device
-    if library != type(X).__module__.partition(".")[0].replace("cupyx", "cupy") or (
-        where != space.device
-    ):
+    if library != _library(X) or array.device != space.device:
         raise ValueError(
             f"X is {_described(X)}, but {name} is {_described(array)}. Both must be in one "
             f"place, or {name} an array of NumPy."
@@ -134,7 +130,13 @@ def _described(array: Any) -> str:
 
 
 class DevicePredictions:
-    """Predictions for X on a device, which stay there; others are those of scikit-learn."""
+    """Predictions for X on a device, which stay there; scikit-learn makes all others."""
+
+    # Of the estimator that this is mixed into.
+    coef_: Any
+    intercept_: Any
+    classes_: Any
+    n_features_in_: int
 
     def decision_function(self, X: Any) -> Any:
         """Return a score per class for each row; for two classes, one for the second.
@@ -142,8 +144,7 @@ class DevicePredictions:
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows. For a model trained on a device, X has to be there too, and so is what is
-            returned.
+            Rows. For a model trained on a device, X has to be there too, and the scores are.
 
         Returns
         -------
@@ -173,18 +174,16 @@ class DevicePredictions:
         space = self._space(X)
         if space is None:
             return super().predict(X)  # type: ignore[misc]
-        xp, X = space.xp, self._rows(X)
-        step = max(SLICE // self.coef_.shape[0], 1)  # type: ignore[attr-defined]
+        xp, X, classes = space.xp, self._rows(X), self.classes_
         chosen = []
         with space.current():
-            for start in range(0, X.shape[0], step):
-                scores = self._scores(X[start : min(start + step, X.shape[0]), :], space)
+            for part in chunks(slice(0, X.shape[0]), SLICE // self.coef_.shape[0]):
+                scores = self._scores(X[part, :], space)
                 if scores.shape[1] == 1:
                     chosen.append(xp.astype(scores[:, 0] > 0, xp.int64))
                 else:
                     chosen.append(xp.argmax(scores, axis=1))
             places = xp.concat(chosen, axis=0)
-            classes = self.classes_  # type: ignore[attr-defined]
             if isinstance(classes, np.ndarray) and space.library != "numpy":
                 return classes[space.numpy(places)]
             return xp.take(classes, places, axis=0)
@@ -204,7 +203,7 @@ class DevicePredictions:
         Returns
         -------
         float
-            The share of the rows that are predicted right.
+            The weighted share of the rows that are predicted right.
         """
         if self._space(X) is None:
             return float(super().score(X, y, sample_weight=sample_weight))  # type: ignore[misc]
@@ -214,7 +213,7 @@ class DevicePredictions:
     def _space(self, X: Any) -> Space | None:
         """Return where X is; ValueError if the model is elsewhere."""
         check_is_fitted(self)
-        space, coef = space_of(X), self.coef_  # type: ignore[attr-defined]
+        space, coef = space_of(X), self.coef_
         home = space_of(coef)
         if (home and (home.library, home.device)) != (space and (space.library, space.device)):
             where = "an array of NumPy" if space is None else _described(X)
@@ -226,15 +225,15 @@ class DevicePredictions:
 
     def _rows(self, X: Any) -> Any:
         X = _checked(X)
-        if X.shape[1] != self.n_features_in_:  # type: ignore[attr-defined]
+        if X.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input."  # type: ignore[attr-defined]
+                f"{self.n_features_in_} features as input."
             )
         return X
 
     def _scores(self, X: Any, space: Space) -> Any:
         xp = space.xp
-        coef = xp.astype(self.coef_, X.dtype, copy=False)  # type: ignore[attr-defined]
-        intercept = xp.astype(self.intercept_, X.dtype, copy=False)  # type: ignore[attr-defined]
+        coef = xp.astype(self.coef_, X.dtype, copy=False)
+        intercept = xp.astype(self.intercept_, X.dtype, copy=False)
         return X @ coef.T + intercept

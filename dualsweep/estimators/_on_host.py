@@ -9,9 +9,9 @@ from .svc import LinearSVC
 
 
 class OnHost(LinearSVC):
-    """A model that predicts for rows on a device, and returns what it predicts on the host.
+    """A model that predicts for rows on a device, and returns its predictions on the host.
 
-    There, the labels are with which a scorer compares it. Of accuracy that is a number per row.
+    A scorer compares them with the labels, which are on the host too.
     """
 
     @classmethod

@@ -12,8 +12,8 @@ from ..losses.protocol import Loss, dual_step, gap_share
 from ..rows.functions import row_axpy, row_dot, row_prefetch, row_prefetch_head
 from ..rows.layouts import AnyRows, Rows
 
-# Visits ahead at which memory is asked for; with 4 and 8 a permuted sweep over 26 million entries
-# took 0.11 s instead of 0.28 s.
+# How many visits ahead to prefetch; with 4 and 8, a permuted sweep over 26 million entries took
+# 0.11 s instead of 0.28 s.
 ROW_AHEAD = 4
 HEAD_AHEAD = 8
 
@@ -21,19 +21,19 @@ TINY = np.finfo(np.float64).tiny
 
 
 class BinaryData(NamedTuple):
-    """The rows of a problem with one vector of weights, and what is asked of each."""
+    """The rows of a problem with one vector of weights."""
 
     rows: AnyRows
     sqnorm: Array  # squared norms, the bias included
     y: Array  # -1.0 or +1.0
-    target: float | Array  # of the margin: one number for all rows, or an array
+    target: float | Array  # of the margin, for all rows or for each
     cost: Array
     loss: Loss
 
 
 @generic
 def target_of(target: float | Array, i: int) -> float:
-    """Return the target of row i: a number that all rows have, or an array's."""
+    """Return the target of row i, from a number for all rows or an array."""
 
 
 @implements(target_of, float)
@@ -114,7 +114,7 @@ def total(values: Array) -> float:
 
 @jit
 def add_weights(rows: Rows, members: Array, alpha: Array, y: Array, first: bool, w: Array) -> None:
-    """Add ``sum_i y_i a_i x_i`` over the members to w; if they are the first, to 0."""
+    """Add ``sum_i y_i a_i x_i`` over the members to w, or to 0 if they are the first."""
     if first:
         for j in range(w.shape[0]):
             w[j] = 0.0
@@ -133,7 +133,7 @@ def fill_labels(codes: Array, positive: int, y: Array) -> None:
 
 @jit
 def count_support(alpha: Array) -> int:
-    """Count the dual variables that are not 0."""
+    """Count the nonzero dual variables."""
     n = 0
     for i in range(alpha.shape[0]):
         n += alpha[i] != 0.0
@@ -142,7 +142,7 @@ def count_support(alpha: Array) -> int:
 
 @jit
 def fill_support(alpha: Array, codes: Array, positive: int, rows: Array, values: Array) -> None:
-    """Fill in the rows with a dual variable that is not 0, and it, negative for other classes."""
+    """Fill in the rows with nonzero dual variables, and these, negated for other classes."""
     n = 0
     for i in range(alpha.shape[0]):
         if alpha[i] != 0.0:
@@ -153,7 +153,7 @@ def fill_support(alpha: Array, codes: Array, positive: int, rows: Array, values:
 
 @jit
 def copy_nonzero(values: Array, out: Array) -> None:
-    """Copy values that are not 0 to where there are zeros: memory that stays 0 is not touched."""
+    """Copy nonzero values into an array of zeros; memory that stays 0 is not touched."""
     for j in range(values.shape[0]):
         if values[j] != 0.0:
             out[j] = values[j]

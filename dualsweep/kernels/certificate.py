@@ -1,23 +1,23 @@
-"""What a certificate adds up over the rows, from the weights of a dual point, and what that proves.
+"""The sums of a certificate over the rows, and what they prove.
 
-All numbers that come out of here are bounds, which hold for the exact P(w) and D(alpha) of the
-floats w and alpha, whatever the data are. With ``w(alpha) = sum_i a_i y_i x_i`` summed exactly,
+All results are bounds on the exact P(w) and D(alpha) of the floats w and alpha, for all data. With
+``w(alpha) = sum_i a_i y_i x_i`` summed exactly,
 
     P(w) - D(alpha) = sum_i share_i + 1/2 |w - w(alpha)|^2
 
-share_i being what row i loses beyond its lower bound; see `dualsweep.losses`. Shares are not
-negative, so that a gap keeps its relative precision when it is a tiny difference of large
-objectives. Three things are rounded, and each has its allowance:
+where share_i is what row i loses beyond its lower bound; see `dualsweep.losses`. Shares are not
+negative: a gap that is a tiny difference of large objectives keeps its relative precision. Three
+things are rounded, and each has its allowance:
 
-- A slack. The error of a sum of n products is at most ``n EPS (|x_i| |w| + |b|)``, whatever their
-  order, b being the intercept (`row_rounding`). A share is convex in the slack, so it is at most
-  the larger of those at both ends.
-- The weights. Where n rows were added up, they are off by ``n EPS sum_i |a_i| |x_i|`` at most.
-- The arithmetic of a share or a loss. The slack's error is widened by a few EPS of the slack, which
-  changes the share by more.
+- A slack. With the intercept b, a sum of n products is off by at most ``n EPS (|x_i| |w| + |b|)``
+  in any order (`row_rounding`). A share is convex in the slack: it is at most the larger of those
+  at both ends.
+- The weights. A sum of n rows is off by at most ``n EPS sum_i |a_i| |x_i|``.
+- The arithmetic of a share or a loss. The error of the slack is widened by a few EPS of the slack,
+  which changes the share by more.
 
-Where rows are long or there are many, the first two can be too wide to prove a tolerance. Then sums
-are compensated (`dualsweep.rows.compensated`), and n EPS becomes (n EPS)^2.
+If rows are long or many, the first two can be too wide to prove a tolerance. Then sums are
+compensated (`dualsweep.rows.compensated`), and n EPS becomes (n EPS)^2.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ import numpy as np
 
 from .._jit import jit, jit_inline
 from .._typing import Array
-from ..losses.protocol import certified_share, is_settled
+from ..losses.protocol import Loss, certified_share, is_settled, row_loss
 from ..rows.compensated import two_sum
 from ..rows.functions import EPS, SMALLEST, row_count, row_rounding, row_slack
 from ..rows.layouts import AnyRows
 from .binary import BinaryData, target_of
 
-# What is added up: losses at most, and by how much they may be less; shares of the gap at most, and
-# as they were computed; the lengths of what weights are summed from, and by how much these are off
-# besides the rounding of that sum; how many calls of kernels added to the totals.
+# The totals: losses at most, and by how much they may be less; shares of the gap at most, and as
+# computed; the lengths of what weights are summed from, and their error besides the rounding of
+# that sum; how many calls of kernels added to the totals.
 LOSSES, SPREAD, SHARES, SEEN, LENGTHS, DRIFT, CALLS = range(7)
 N_TOTALS = 7
 
-# An objective is off by so many EPS besides what rows say: products, sums, the square of w. Sums
-# are compensated, and what is left of their errors over n rows is below ``(n EPS)^2``.
+# Errors of an objective in EPS, besides those of rows: products, sums, the square of w. Sums are
+# compensated; over n rows, an error below ``(n EPS)^2`` is left.
 OF_OBJECTIVE = 8
 
-# What underflow can take from an objective or a gap, of any number of rows.
+# Error by underflow: of an objective or a gap of any number of rows, and of one square.
 UNDERFLOW, DENORMAL = 1e-300, 5e-324
 
 
 class Certified(NamedTuple):
     """What is proven of weights and a dual point."""
 
-    primal: float  # P(w) is not above it
-    dual: float  # D(alpha) is not below it
-    gap: float  # P(w) - D(alpha) is not above it
-    relative_gap: float  # nor is that in parts of P(w) above this
-    seen: float  # the gap in parts of P(w) without any allowance, which is not proven
+    primal: float  # P(w) at most
+    dual: float  # D(alpha) at least
+    gap: float  # P(w) - D(alpha) at most
+    relative_gap: float  # the same relative to P(w), at most
+    seen: float  # the relative gap as computed, without allowances: not proven
 
 
 @jit
@@ -72,8 +72,7 @@ def certify_rows(
 ) -> None:
     """Add to the totals of a binary problem, and fill in the slacks ``t_i - y_i w.x_i`` of members.
 
-    `length` is at least the length of w without the intercept, and `level` at least the size of
-    the intercept.
+    `length` is an upper bound on the length of w without the intercept, `level` on the intercept.
     """
     rows, y, cost = data.rows, data.y, data.cost
     losses, low, spread, shares, seen, lengths = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
@@ -105,7 +104,7 @@ def settle_rows(
 ) -> None:
     """Fill in which of the members have their optimal dual variable.
 
-    The optimum is at most `radius` from w, so its slack differs by at most that times ``|x_i|``.
+    The optimum is at most `radius` from w, so slacks differ by at most ``radius |x_i|``.
     """
     for t in range(members.shape[0]):
         i = members[t]
@@ -116,10 +115,10 @@ def settle_rows(
 def certified(
     size: float, totals: Array, n: int, *, compensated: bool = False, distance: float = 0.0
 ) -> Certified:
-    """Return what the totals of n rows prove, the penalised weights being of this squared length.
+    """Return what the totals of n rows prove; `size` is the squared length of penalised weights.
 
-    `distance` is that of w from the weights of alpha as they were summed, where these are others.
-    `compensated` tells how these were: as n terms, or as one that is rounded in each of the calls.
+    `distance` is that of w from the weights of alpha as they were summed. If these sums are
+    `compensated`, they are rounded once per call, not once per row.
     """
     losses, spread, shares, seen, lengths, drift, calls = totals.tolist()
     primal = 0.5 * size + losses
@@ -127,7 +126,7 @@ def certified(
     blur += UNDERFLOW if primal > 0.0 else 0.0
     most = primal + blur
     least = primal - blur - 2.0 * (1.0 + n * EPS) * spread
-    # Losses are not negative. `size` is above the square of w by as much as `primal` may be off.
+    # Losses are not negative. `size` exceeds the square of w by no more than `primal` may be off.
     least = max(least, (0.5 - (2.0 * calls + OF_OBJECTIVE) * EPS) * size)
     terms = calls + 2.0 + n * (n * EPS) if compensated else n
     away = distance + drift + (1.0 + n * EPS) * terms * EPS * lengths
@@ -137,7 +136,7 @@ def certified(
 
 
 def relative(gap: float, primal: float) -> float:
-    """Return the gap relative to the primal; of no gap 0, of no primal infinity."""
+    """Return the gap relative to the primal: 0 without a gap, else infinity without a primal."""
     if gap <= 0.0:
         return 0.0
     return gap / primal if primal > 0.0 else np.inf
@@ -145,14 +144,14 @@ def relative(gap: float, primal: float) -> float:
 
 @jit
 def squared_length(w: Array) -> float:
-    """Return ``w.w``, w in one dimension: a bound from above, and within 6 EPS + (n EPS)^2 of it.
+    """Return ``w.w`` for w in one dimension, rounded up by at most 6 EPS + (n EPS)^2.
 
     It is 0 only if all of w is.
     """
     total, low = 0.0, 0.0
     d = w.shape[0]
     whole = d - d % 8
-    for j in range(0, whole, 8):  # compensated sums of sums of eight: a third of the time
+    for j in range(0, whole, 8):  # compensating every eighth sum takes a third of the time
         left = (_square(w[j]) + _square(w[j + 1])) + (_square(w[j + 2]) + _square(w[j + 3]))
         right = (_square(w[j + 4]) + _square(w[j + 5])) + (_square(w[j + 6]) + _square(w[j + 7]))
         total, lost = two_sum(total, left + right)
@@ -168,8 +167,17 @@ def squared_length(w: Array) -> float:
     return (1.0 + 3.0 * EPS + (n * EPS) ** 2) * total + n * DENORMAL if used else 0.0
 
 
+@jit
+def sum_losses(slack: Array, cost: Array, loss: Loss) -> float:
+    """Return the sum of the losses of rows; 0 only if nothing is lost."""
+    total = 0.0
+    for t in range(slack.shape[0]):
+        total += row_loss(loss, cost[t], slack[t])
+    return total
+
+
 def feature_length(w: Array) -> float:
-    """Return at least the length of weights without the intercepts, of one class or several."""
+    """Return the length of weights without the intercepts, or slightly more."""
     return sqrt(squared_length(w[:-1].ravel("K")))
 
 
@@ -180,5 +188,5 @@ def _square(value: float) -> float:
 
 @jit_inline
 def row_norm(rows: AnyRows, i: int, sqnorm: Array) -> float:
-    """Return the length of a row, which its squared norm may have lost by underflow."""
+    """Return the length of a row, with what its squared norm may have lost by underflow."""
     return np.sqrt(sqnorm[i] + row_count(rows, i) * SMALLEST)

@@ -1,9 +1,8 @@
 """Dual variables of many classes: a dense matrix, or only the nonzero ones of each row.
 
-A Crammer-Singer row has nonzero dual variables for the few classes it is confused with, so most of
-a dense matrix would be zeros (Keerthi et al. 2008, section 2): it is kept as `Slots`. Those of
-Weston-Watkins, many of which are at their upper bound, are a dense matrix. Kernels read and write a
-row through the functions below, whichever of the two it is.
+A Crammer-Singer row has nonzero dual variables for the few classes it is confused with (Keerthi et
+al. 2008, section 2): these are kept in `Slots`. With Weston-Watkins many are at their upper bound,
+and a dense matrix it is. Kernels read and write rows of either by the functions below.
 """
 
 from __future__ import annotations
@@ -18,13 +17,12 @@ from .._typing import Array
 FIRST_SLOTS = 8
 
 # A block step of Crammer-Singer sets at most this many dual variables of a row, or twice as many as
-# are nonzero. At the first visit of a row all classes violate alike and would all get a share, most
-# of them for a moment: with the limit, text with 1,000 classes converges in as many sweeps as
-# without. A row that is far from all others needs all classes in the end, and has them after
-# log2(k / 64) more visits: one row for each of 300 classes takes 21 sweeps (257 if a visit adds one
-# class).
+# are nonzero. At the first visit all classes violate alike, and all would get a share, most of them
+# for a moment: text with 1,000 classes converges in as many sweeps with the limit as without. A row
+# that needs all classes has them after log2(k / 64) more visits: one row for each of 300 classes
+# takes 21 sweeps (257 if a visit adds one class).
 MOST_SLOTS = 64
-PREFETCH_DUALS = 32  # of a dense row, how many to ask for ahead
+PREFETCH_DUALS = 32  # of a dense row
 LOWEST = float(np.finfo(np.float64).min)  # above what marks a class as found
 RAISES = 10  # attempts to find the most violating classes by raising a threshold
 
@@ -40,6 +38,14 @@ class Slots(NamedTuple):
 Duals: TypeAlias = Array | Slots
 
 
+class Picked(NamedTuple):
+    """Dual variables of a row that a block step looks at."""
+
+    classes: Array
+    t: Array  # violations
+    b: Array  # values
+
+
 class SlottedDuals:
     """Slots that can be widened when some row needs more of them."""
 
@@ -48,8 +54,7 @@ class SlottedDuals:
         self.slots = _slots(n_rows, min(FIRST_SLOTS, n_classes))
 
     def __copy__(self) -> SlottedDuals:
-        twin = object.__new__(SlottedDuals)
-        twin.n_classes = self.n_classes
+        twin = SlottedDuals(0, self.n_classes)
         twin.slots = Slots(*(array.copy() for array in self.slots))
         return twin
 
@@ -67,7 +72,7 @@ class SlottedDuals:
         self.slots.counts[:] = old.counts
 
     def fill(self, rows: Array, classes: Array, values: Array) -> None:
-        """Set the given values, each row and class at most once; all rows are empty before."""
+        """Set the given values, each row and class at most once, in rows that are all empty."""
         counts = np.bincount(rows, minlength=len(self.slots.counts))
         while counts.max(initial=0) > self.slots.values.shape[1]:
             self.widen()
@@ -96,9 +101,39 @@ def load_duals(beta: Duals, i: int, out: Array) -> None:
     """Fill `out` with the dual variables of row i, one per class."""
 
 
+@implements(load_duals, np.ndarray)
+def _load_dense(beta: Array, i: int, out: Array) -> None:
+    for m in range(out.shape[0]):
+        out[m] = beta[i, m]
+
+
+@implements(load_duals, Slots)
+def _load_slots(beta: Slots, i: int, out: Array) -> None:
+    for m in range(out.shape[0]):
+        out[m] = 0.0
+    for s in range(beta.counts[i]):
+        out[beta.classes[i, s]] = beta.values[i, s]
+
+
 @generic
 def prefetch_duals(beta: Duals, i: int) -> None:
     """Ask for the dual variables of row i."""
+
+
+@implements(prefetch_duals, np.ndarray)
+def _prefetch_dense(beta: Array, i: int) -> None:
+    k = beta.shape[1]
+    flat = beta.reshape(-1)
+    for m in range(i * k, i * k + min(k, PREFETCH_DUALS), 8):
+        prefetch(flat, m)
+
+
+@implements(prefetch_duals, Slots)
+def _prefetch_slots(beta: Slots, i: int) -> None:
+    start = i * beta.values.shape[1]
+    prefetch(beta.counts, i)
+    prefetch(beta.classes.reshape(-1), start)
+    prefetch(beta.values.reshape(-1), start)
 
 
 @generic
@@ -109,36 +144,93 @@ def store_duals(beta: Duals, i: int, classes: Array, values: Array, n: int) -> b
     """
 
 
+@implements(store_duals, np.ndarray)
+def _store_dense(beta: Array, i: int, classes: Array, values: Array, n: int) -> bool:
+    for c in range(n):
+        beta[i, classes[c]] = values[c]
+    return True
+
+
+@implements(store_duals, Slots)
+def _store_slots(beta: Slots, i: int, classes: Array, values: Array, n: int) -> bool:
+    needed = 0
+    for c in range(n):
+        needed += 1 if values[c] != 0.0 else 0
+    if needed > beta.values.shape[1]:
+        return False
+    s = 0
+    for c in range(n):
+        if values[c] != 0.0:
+            beta.classes[i, s] = classes[c]
+            beta.values[i, s] = values[c]
+            s += 1
+    beta.counts[i] = s
+    return True
+
+
 @generic
-def inner_duals(beta: Duals, i: int, upper: float, classes: Array, b: Array) -> int:
-    """Fill `classes` and `b` with the dual variables of row i inside their bounds; return how many.
+def inner_duals(beta: Duals, i: int, upper: float, picked: Picked) -> int:
+    """Pick the dual variables of row i inside their bounds, without violations; return how many.
 
     With slots, those are the nonzero ones.
     """
 
 
+@implements(inner_duals, np.ndarray)
+def _inner_dense(beta: Array, i: int, upper: float, picked: Picked) -> int:
+    n = 0
+    for m in range(beta.shape[1]):
+        if 0.0 < beta[i, m] < upper:
+            picked.classes[n] = m
+            picked.b[n] = beta[i, m]
+            n += 1
+    return n
+
+
+@implements(inner_duals, Slots)
+def _inner_slots(beta: Slots, i: int, upper: float, picked: Picked) -> int:
+    n = beta.counts[i]
+    for c in range(n):
+        picked.classes[c] = beta.classes[i, c]
+        picked.b[c] = beta.values[i, c]
+    return n
+
+
 @generic
 def movable_duals(
-    beta: Duals,
-    i: int,
-    upper: float,
-    label: int,
-    violations: Array,
-    above: float,
-    classes: Array,
-    t: Array,
-    b: Array,
+    beta: Duals, i: int, upper: float, label: int, violations: Array, above: float, picked: Picked
 ) -> tuple[int, float, float, float]:
-    """Fill `classes`, `t` and `b` with the dual variables of row i that a block step may move.
+    """Pick the dual variables of row i that a block step may move.
 
     With slots, those are the nonzero ones and that of the most violating class (Keerthi et al.
-    2008, section 2), and, if `above` is finite, of the classes with a violation t above it as long
-    as there are fewer than `MOST_SLOTS`, or fewer than twice the nonzero ones. Dense, those are the
-    ones inside their bounds or at a bound that t points away from, or, if `above` is finite, all.
+    2008, section 2), and, if `above` is finite, of the classes with a violation t above it, up to
+    `MOST_SLOTS` or twice the nonzero ones. Dense, those are the ones inside their bounds or at a
+    bound that t points away from, or, if `above` is finite, all. ``violations[label]`` is 0.
 
     Returns how many, the row's share of the duality gap, the largest t among those left out at 0
-    and the smallest among those left out at `upper`. ``violations[label]`` is 0.
+    and the smallest among those left out at `upper`.
     """
+
+
+@implements(movable_duals, np.ndarray)
+def _movable_dense(
+    beta: Array, i: int, upper: float, label: int, violations: Array, above: float, picked: Picked
+) -> tuple[int, float, float, float]:
+    row, (classes, t, b) = beta[i], picked
+    share = _share(violations, row, upper)
+    n = 0
+    least, most = -np.inf, np.inf
+    for m in range(violations.shape[0]):
+        tm, bm = violations[m], row[m]
+        at_zero = (bm == 0.0) & (tm <= 0.0) & (m != label)
+        at_upper = (bm == upper) & (tm >= 0.0)
+        least = max(least, tm if at_zero else -np.inf)
+        most = min(most, tm if at_upper else np.inf)
+        classes[n] = m
+        t[n] = tm
+        b[n] = bm
+        n += ((above < np.inf) | (not (at_zero | at_upper))) & (m != label)
+    return n, max(share, 0.0), least, most
 
 
 @jit_sums
@@ -169,130 +261,20 @@ def _largest(t: Array) -> float:
 
 
 @jit_inline
-def _take(m: int, n: int, violations: Array, classes: Array, t: Array, b: Array) -> int:
+def _pick(m: int, n: int, violations: Array, picked: Picked) -> int:
     """Add class m, whose dual variable is 0, to the n there are; return their new number."""
-    classes[n] = m
-    t[n] = violations[m]
-    b[n] = 0.0
+    picked.classes[n] = m
+    picked.t[n] = violations[m]
+    picked.b[n] = 0.0
     violations[m] = -np.inf
     return n + 1
 
 
-@implements(load_duals, np.ndarray)
-def _load_dense(beta: Array, i: int, out: Array) -> None:
-    for m in range(out.shape[0]):
-        out[m] = beta[i, m]
-
-
-@implements(load_duals, Slots)
-def _load_slots(beta: Slots, i: int, out: Array) -> None:
-    for m in range(out.shape[0]):
-        out[m] = 0.0
-    for s in range(beta.counts[i]):
-        out[beta.classes[i, s]] = beta.values[i, s]
-
-
-@implements(prefetch_duals, np.ndarray)
-def _prefetch_dense(beta: Array, i: int) -> None:
-    k = beta.shape[1]
-    flat = beta.reshape(-1)
-    for m in range(i * k, i * k + min(k, PREFETCH_DUALS), 8):
-        prefetch(flat, m)
-
-
-@implements(prefetch_duals, Slots)
-def _prefetch_slots(beta: Slots, i: int) -> None:
-    start = i * beta.values.shape[1]
-    prefetch(beta.counts, i)
-    prefetch(beta.classes.reshape(-1), start)
-    prefetch(beta.values.reshape(-1), start)
-
-
-@implements(store_duals, np.ndarray)
-def _store_dense(beta: Array, i: int, classes: Array, values: Array, n: int) -> bool:
-    for c in range(n):
-        beta[i, classes[c]] = values[c]
-    return True
-
-
-@implements(store_duals, Slots)
-def _store_slots(beta: Slots, i: int, classes: Array, values: Array, n: int) -> bool:
-    needed = 0
-    for c in range(n):
-        needed += 1 if values[c] != 0.0 else 0
-    if needed > beta.values.shape[1]:
-        return False
-    s = 0
-    for c in range(n):
-        if values[c] != 0.0:
-            beta.classes[i, s] = classes[c]
-            beta.values[i, s] = values[c]
-            s += 1
-    beta.counts[i] = s
-    return True
-
-
-@implements(inner_duals, np.ndarray)
-def _inner_dense(beta: Array, i: int, upper: float, classes: Array, b: Array) -> int:
-    n = 0
-    for m in range(beta.shape[1]):
-        if 0.0 < beta[i, m] < upper:
-            classes[n] = m
-            b[n] = beta[i, m]
-            n += 1
-    return n
-
-
-@implements(inner_duals, Slots)
-def _inner_slots(beta: Slots, i: int, upper: float, classes: Array, b: Array) -> int:
-    n = beta.counts[i]
-    for c in range(n):
-        classes[c] = beta.classes[i, c]
-        b[c] = beta.values[i, c]
-    return n
-
-
-@implements(movable_duals, np.ndarray)
-def _movable_dense(
-    beta: Array,
-    i: int,
-    upper: float,
-    label: int,
-    violations: Array,
-    above: float,
-    classes: Array,
-    t: Array,
-    b: Array,
-) -> tuple[int, float, float, float]:
-    row = beta[i]
-    share = _share(violations, row, upper)
-    n = 0
-    least, most = -np.inf, np.inf
-    for m in range(violations.shape[0]):
-        tm, bm = violations[m], row[m]
-        at_zero = (bm == 0.0) & (tm <= 0.0) & (m != label)
-        at_upper = (bm == upper) & (tm >= 0.0)
-        least = max(least, tm if at_zero else -np.inf)
-        most = min(most, tm if at_upper else np.inf)
-        classes[n] = m
-        t[n] = tm
-        b[n] = bm
-        n += ((above < np.inf) | (not (at_zero | at_upper))) & (m != label)
-    return n, max(share, 0.0), least, most
-
-
 @implements(movable_duals, Slots)
 def _movable_slots(
-    beta: Slots,
-    i: int,
-    upper: float,
-    label: int,
-    violations: Array,
-    above: float,
-    classes: Array,
-    t: Array,
-    b: Array,
+    beta: Slots, i: int, upper: float, label: int, violations: Array, above: float, picked: Picked
 ) -> tuple[int, float, float, float]:
+    classes, t, b = picked
     k = violations.shape[0]
     n = 0 + beta.counts[i]  # int64, where the counts are int32
     product, largest = 0.0, 0.0
@@ -312,7 +294,7 @@ def _movable_slots(
         while m < k and violations[m] != worst:
             m += 1
         if m < k:  # not so among NaN
-            n = _take(m, n, violations, classes, t, b)
+            n = _pick(m, n, violations, picked)
             left_out = _largest(violations)
     if above < np.inf:
         threshold = max(above, LOWEST)
@@ -324,7 +306,7 @@ def _movable_slots(
         m = (i * MOST_SLOTS) % k  # where many are equal, other classes for every row
         for _ in range(k):
             if violations[m] >= threshold and n < limit:
-                n = _take(m, n, violations, classes, t, b)
+                n = _pick(m, n, violations, picked)
             m = m + 1 if m + 1 < k else 0
         left_out = _largest(violations)
         if n >= limit:

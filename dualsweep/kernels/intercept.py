@@ -1,4 +1,4 @@
-"""The intercept that is best for the responses of rows, where it is not penalised."""
+"""The best intercept for the responses of rows, if it is not penalised."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ from .._jit import jit, jit_inline
 from .._typing import Array
 from ..losses.protocol import Loss, best_dual, tube
 
-HALVINGS = 100  # of the interval of the intercept, unless its ends are two neighbours before
+HALVINGS = 100  # of an interval around the intercept; it ends earlier at neighbouring floats
 DOUBLINGS = 60  # of the interval, until the intercept is in it
 
 
 @jit_inline
 def _descent(scores: Array, y: Array, target: Array, cost: Array, loss: Loss, b: float) -> float:
-    """Return how fast the losses fall as the intercept grows from b: ``sum_i y_i a_i``.
-
-    a_i is the dual variable that fits the slack: minus the derivative of the loss.
-    """
+    """Return how fast losses fall as the intercept grows: ``sum_i y_i a_i``, a_i the best dual."""
     total = 0.0
     for i in range(scores.shape[0]):
         slack = target[i] - y[i] * (scores[i] + b)
@@ -25,12 +22,11 @@ def _descent(scores: Array, y: Array, target: Array, cost: Array, loss: Loss, b:
 
 @jit
 def best_intercept(scores: Array, y: Array, target: Array, cost: Array, loss: Loss) -> float:
-    """Return the b at which ``sum_i C_i loss(t_i - y_i (scores_i + b))`` is least.
+    """Return the b that minimises ``sum_i C_i loss(t_i - y_i (scores_i + b))``.
 
-    The sum is convex: bisection finds where its slope changes sign. That is among the places where
-    slacks are at the tube; a loss that never vanishes may need a wider interval. Where all slacks
-    can be inside the tube at once, they are as far inside as can be: for targets that are all the
-    same, at 0 exactly.
+    The sum is convex: bisection finds where its slope changes sign, most often between the places
+    where slacks are at the tube. If all slacks fit into the tube at once, b puts them as far inside
+    as possible: at 0 exactly if targets are all the same.
     """
     low = high = y[0] * target[0] - scores[0]
     for i in range(1, scores.shape[0]):

@@ -6,14 +6,9 @@ with cost C_i loses
     Crammer-Singer   C_i max(0, max_m t_m)        dual  beta_i >= 0,  sum_m beta_im <= C_i
     Weston-Watkins   C_i sum_m max(0, t_m)        dual  0 <= beta_im <= C_i
 
-In both cases row i adds ``-beta_im x_i`` to w_m and ``(sum_m beta_im) x_i`` to w_y, the dual
-objective is ``sum beta - 1/2 |W|^2``, and a block step maximises
-
-    v.b - 1/2 (|b|^2 + (sum b)^2),    v_m = t_m / |x_i|^2 + beta_im + sum_l beta_il
-
-over the row's b (Keerthi et al. 2008, eqs. 10 and 21, without the equality constraint; Wang and
-Scott 2021, Proposition 3.5). W is stored (features and bias, classes): the loop over classes is the
-inner one.
+In both cases row i adds ``-beta_im x_i`` to w_m and ``(sum_m beta_im) x_i`` to w_y, and the dual
+objective is ``sum beta - 1/2 |W|^2``. W is stored (features and bias, classes): the loop over
+classes is the inner one.
 """
 
 from __future__ import annotations
@@ -22,29 +17,28 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._jit import generic, implements, jit, jit_inline, jit_sums, prefetch
+from .._jit import jit, jit_inline, jit_sums, prefetch
 from .._typing import Array
 from ..rows.compensated import two_sum
 from ..rows.functions import EPS, row_prefetch, row_prefetch_head, row_rounding
 from ..rows.layouts import AnyRows
 from ..rows.many_classes import row_add_few, row_scores, row_scores_few
 from .binary import HEAD_AHEAD, ROW_AHEAD, TINY, total
+from .block_steps import block_step
 from .certificate import CALLS, DRIFT, LENGTHS, LOSSES, SEEN, SHARES, SPREAD, row_norm
-from .crammer_singer import crammer_singer_level
 from .duals import (
     Duals,
-    Slots,
+    Picked,
     inner_duals,
     load_duals,
     movable_duals,
     prefetch_duals,
     store_duals,
 )
-from .weston_watkins import weston_watkins_level
 
 SQRT_2 = float(np.sqrt(2.0))
 
-# Errors in EPS, beside those of scores: of ``1 - s_y + s_m``, in parts of ``1 + |s_y| + |s_m|``;
+# Errors in EPS, beside those of scores: of ``1 - s_y + s_m``, relative to ``1 + |s_y| + |s_m|``;
 # and of products and sums over classes, beside one for each class.
 OF_VIOLATION, OF_SUMS = 4.0, 8.0
 
@@ -75,24 +69,23 @@ def sweep_multiclass(
     """Visit the rows of `order` once each: a block step on the dual variables of a row.
 
     Updates `beta` and `W` in place. Per visit, ``gains[r] >= 0`` is what the dual gained, 0 if and
-    only if nothing moved, and ``grads[r] >= 0`` how much the row violated its optimality conditions
-    if it moved, or by how much it fulfilled them if it stayed. Per row, ``shares[i]`` becomes its
-    share of the duality gap before the visit.
+    only if nothing moved; ``grads[r] >= 0`` is by how much the row violated its optimality
+    conditions if it moved, or fulfilled them if it stayed. Per row, ``shares[i]`` becomes its share
+    of the duality gap before the visit.
 
-    A step is computed over the few dual variables that are likely to move, and once more with the
-    others where it shows that those would have to move too: it is exact, but for Crammer-Singer
-    rows with very many violating classes. In a `shrunk` sweep only dual variables inside their
-    bounds move, only their classes are looked at, and `shares` stay as they are (Keerthi et al.
-    2008, section 2.1).
+    A step looks at the few dual variables that are likely to move, then at all if others would have
+    to move too: it is exact, but for Crammer-Singer rows with very many violating classes. In a
+    `shrunk` sweep only dual variables inside their bounds move, only their classes are looked at,
+    and `shares` stay as they are (Keerthi et al. 2008, section 2.1).
 
     `scratch` has the shape (6, n_classes), `classes` holds n_classes integers. Returns the sum of
-    the gains, that of the shares, and the number of visits, which is less than asked for if a row's
-    new dual variables do not fit into `beta`.
+    the gains, that of the shares, and the number of visits: fewer than asked for if the new dual
+    variables of a row do not fit into `beta`.
     """
     rows, sqnorm, y, cost, joint = data
     n = order.shape[0]
     scores, t, b, new, step = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
-    sorted_v = scratch[5]
+    sorted_v, picked = scratch[5], Picked(classes, t, b)
     total_gain = 0.0
     for r in range(n):
         if r + HEAD_AHEAD < n:
@@ -115,14 +108,14 @@ def sweep_multiclass(
         few, above, least, most = 0, np.inf, -np.inf, np.inf
         for _ in range(2):
             if shrunk:
-                few = inner_duals(beta, i, upper, classes, b)
+                few = inner_duals(beta, i, upper, picked)
                 classes[few] = y[i]
                 row_scores_few(rows, i, W, classes, few + 1, t)
                 for c in range(few):
                     t[c] += 1.0 - t[few]
             else:
                 few, shares[i], least, most = movable_duals(
-                    beta, i, upper, y[i], scores, above, classes, t, b
+                    beta, i, upper, y[i], scores, above, picked
                 )
             above = block_step(beta, t, b, few, upper, q, new, sorted_v)
             if least <= above <= most:
@@ -167,71 +160,9 @@ def _losses(t: Array, b: Array, joint: bool) -> tuple[float, float, float]:
     return loss, product, total
 
 
-@generic
-def block_step(
-    beta: Duals, t: Array, b: Array, k: int, upper: float, q: float, new: Array, scratch: Array
-) -> float:
-    """Fill `new` with the optimal dual variables of k of a row's classes, all others being fixed.
-
-    The step is that of Crammer-Singer where `beta` has slots, else that of Weston-Watkins: a sweep
-    is compiled with one of them, which takes half as long as with both.
-
-    Returns the level of t at which a dual variable would move: the others stay if they are 0 with t
-    below it or, with Weston-Watkins, `upper` with t above it.
-    """
-
-
-@implements(block_step, np.ndarray)
-def _weston_watkins_step(
-    beta: Array, t: Array, b: Array, k: int, upper: float, q: float, new: Array, scratch: Array
-) -> float:
-    if q == 0.0:  # a zero row loses 1 per class, whatever W is
-        for m in range(k):
-            new[m] = upper
-        return 1.0
-    total = 0.0
-    for m in range(k):
-        total += b[m]
-    for m in range(k):
-        new[m] = t[m] / q + b[m] + total
-    level = weston_watkins_level(new, k, upper, total, scratch)
-    for m in range(k):
-        new[m] = min(max(new[m] - level, 0.0), upper)
-    return q * (level - total)
-
-
-@implements(block_step, Slots)
-def _crammer_singer_step(
-    beta: Slots, t: Array, b: Array, k: int, upper: float, q: float, new: Array, scratch: Array
-) -> float:
-    if q == 0.0 or k == 0:
-        for m in range(k):
-            new[m] = upper / k
-        return 1.0
-    top, total = 0, b[0]
-    for m in range(1, k):
-        total += b[m]
-        if (t[m] - t[top]) / q + (b[m] - b[top]) > 0.0:
-            top = m
-    for m in range(k):
-        new[m] = (t[m] - t[top]) / q + (b[m] - b[top])
-    level = crammer_singer_level(new, k, t[top] / q + b[top] + total, upper, scratch)
-    new_total = 0.0
-    for m in range(k):
-        new[m] = max(new[m] - level, 0.0)
-        new_total += new[m]
-    if new_total > upper:  # by rounding
-        for m in range(k):
-            new[m] *= upper / new_total
-    return t[top] + q * (level + b[top])
-
-
 @jit_sums
 def _steps(t: Array, b: Array, k: int, new: Array, step: Array) -> tuple[bool, float, float, float]:
-    """Fill ``step = b - new``; return ``d.t``, ``d.d`` and ``sum d`` for ``d = new - b``.
-
-    And before those whether any d is not 0: ``d.d`` may underflow.
-    """
+    """Fill ``step = -d``, ``d = new - b``; return whether any d is not 0, d.t, d.d and sum d."""
     moved, linear, square, change = False, 0.0, 0.0, 0.0
     for m in range(k):
         d = new[m] - b[m]
@@ -245,7 +176,7 @@ def _steps(t: Array, b: Array, k: int, new: Array, step: Array) -> tuple[bool, f
 
 @jit
 def _count_active(t: Array, b: Array, error: float, joint: bool) -> int:
-    """Count the violations on which the loss or ``b.t`` depends, each t being off by `error`."""
+    """Count the violations that the loss or ``b.t`` depends on if each t is off by `error`."""
     active = -1  # the label's own, which is 0, is not one
     for m in range(t.shape[0]):
         if t[m] > -error or b[m] > 0.0:
@@ -257,28 +188,17 @@ def _count_active(t: Array, b: Array, error: float, joint: bool) -> int:
 def _firmness(t: Array, b: Array, label: int, upper: float, joint: bool) -> float:
     """Return how far each t may move, relative to any other, before this row's b must move.
 
-    It is 0 unless b is at a vertex of its feasible set. Weston-Watkins: each b_m is 0 with t_m < 0
-    or `upper` with t_m > 0. Crammer-Singer: b is 0 and all t are negative, or one b_m is `upper`
-    and its t_m the largest, and positive.
+    It is 0 unless b is an optimal vertex of its feasible set. Weston-Watkins: each b_m is 0 with
+    t_m < 0 or `upper` with t_m > 0. Crammer-Singer: b is 0 and all t are negative, or one b_m is
+    `upper`, and its t_m the largest and positive.
     """
-    firm = np.inf
-    if not joint:
-        for m in range(t.shape[0]):
-            if m != label:
-                if b[m] == 0.0:
-                    firm = min(firm, -t[m])
-                elif b[m] == upper:
-                    firm = min(firm, t[m])
-                else:
-                    firm = 0.0
-        return max(firm, 0.0)
-    level = 0.0  # what b = 0 stays below
+    firm, level = np.inf, 0.0  # b_m = 0 while t_m is below the level
     for m in range(t.shape[0]):
         if m != label and b[m] > 0.0:
-            if b[m] < upper:
+            if b[m] < upper or (b[m] > upper and not joint):
                 return 0.0
-            level = t[m]
-            firm = t[m]
+            firm = min(firm, t[m])
+            level = t[m] if joint else 0.0
     for m in range(t.shape[0]):
         if m != label and b[m] == 0.0:
             firm = min(firm, level - t[m])
@@ -287,7 +207,7 @@ def _firmness(t: Array, b: Array, label: int, upper: float, joint: bool) -> floa
 
 @jit_inline
 def _firmness_seen(t: Array, b: Array, few: int, upper: float, least: float, most: float) -> float:
-    """Return `_firmness` from what `movable_duals` tells of those left out; 0 if it may be more."""
+    """Return a lower bound on `_firmness`, from what `movable_duals` picked and left out."""
     if few == 0:
         return max(min(-least, most), 0.0)
     if few == 1 and b[0] == upper:
@@ -315,7 +235,7 @@ def _violation(t: Array, b: Array, k: int, upper: float, joint: bool) -> float:
 
 @jit
 def signed_duals(beta: Duals, members: Array, y: Array, out: Array) -> None:
-    """Fill in, a row per member, by how much of it the weights of each class are made up."""
+    """Fill in a row per member: its coefficient in the weights of each class."""
     for r in range(members.shape[0]):
         i = members[r]
         load_duals(beta, i, out[r])
@@ -338,13 +258,12 @@ def certify_rows_multiclass(
     totals: Array,
     b: Array,
 ) -> None:
-    """Add to the totals of a certificate, as `certify_rows` does.
+    """Add to the totals of a certificate, as `certify_rows` does; fill `firm` with `_firmness`.
 
-    Fills ``firm[r]``, for the r-th member, with `_firmness`. The scores of two classes are off by
-    ``n EPS (|x_i| (|w_l| + |w_m|) + |b_l| + |b_m|)`` together: `length`, that of W without the
-    intercepts, is to be multiplied by sqrt(2), and `level`, the largest intercept, by 2. What a row
-    loses beyond ``b.t`` moves by `error` for each class that counts, either way. `b` is scratch for
-    as many numbers as there are classes.
+    The scores of two classes are off by ``n EPS (|x_i| (|w_l| + |w_m|) + |b_l| + |b_m|)`` together:
+    at most sqrt(2) times the `length` of W without the intercepts, and twice the largest intercept,
+    `level`. The share of a row moves by `error` for each class that counts. `b` is scratch for a
+    number per class.
     """
     rows, sqnorm, y, cost, joint = data
     losses, low, spread, shares, seen = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -368,7 +287,7 @@ def certify_rows_multiclass(
         spread += wobble
         seen += share
         shares += share + 2.0 * wobble + sums * share
-        # A row with more than its cost has a feasible point beside it, all of b being less.
+        # A row with more than its cost has a feasible point nearby: b scaled down.
         excess = max((1.0 + sums) * total - cost[i], 0.0) if joint else 0.0
         if excess > 0.0:
             shares += excess / total * abs(product)

@@ -15,11 +15,12 @@ from ..losses.protocol import Loss, gap_share, proximal_dual, row_loss
 from ..rows.functions import row_axpy, row_dot, row_outer
 from ..rows.layouts import CSRRows, DenseRows, Rows
 
-# The phases: the first four are in parts of all rows, the last in parts of the picked rows.
-MEASURE, AIM, SLOPE, CHANGED, GRAM = range(5)
+# The phases: all but the last are in parts of all rows, that in parts of the picked rows.
+MEASURE, IMPLY, AIM, SLOPE, CHANGED, GRAM = range(6)
 
-# Places in `Phases.numbers`.
-RHO, STEP, T, SETTLED, WHOLE = range(5)
+# Places in `Phases.numbers`: the penalty, how far to go along, and whether b becomes the anchor, or
+# whether the whole Gram matrix is to be added up.
+RHO, STEP, SETTLED_OR_WHOLE = range(3)
 
 
 class Phases(NamedTuple):
@@ -38,7 +39,7 @@ class Phases(NamedTuple):
     weight: Array  # the weight of each row in the Gram matrix as it is
     picked: Array  # rows whose weight has changed
     change: Array  # per row: by how much, if it was picked
-    span: Array  # the range of `picked` that is added at a time
+    span: Array  # the range of `picked` to add
     numbers: Array
     direction: Array
     weights: Array  # per part: the weights of its b, padded
@@ -48,43 +49,44 @@ class Phases(NamedTuple):
 
 
 @jit
-def newton_phases(data: Phases, team: Array, looks: int) -> int:
-    """Do parts of phases with other threads; return after `looks` polls that find no part.
+def newton_phases(data: Phases, team: Array, polls: int) -> int:
+    """Do parts of phases with other threads; return after `polls` polls that find no part.
 
-    MEASURE is `imply_dual` and the weights of b, AIM the responses to the direction and then
-    `slope`, CHANGED `find_changed`; GRAM adds up the picked rows.
+    IMPLY is `imply_dual`, MEASURE that and the weights of b, AIM the responses to the direction
+    and then `slope`, CHANGED `find_changed`; GRAM adds up the picked rows.
     """
     n = data.slack.shape[0]
     while True:
-        phase, part, count = next_part(team, looks)
+        phase, part, count = next_part(team, polls)
         if phase < 0:
             return phase
-        rho, t = data.numbers[RHO], data.numbers[T]
+        rho, step = data.numbers[RHO], data.numbers[STEP]
         rows = slice(n * part // count, n * (part + 1) // count)
         slack, along, anchor = data.slack[rows], data.along[rows], data.anchor[rows]
         members, y, cost, b = data.members[rows], data.y[rows], data.cost[rows], data.b[rows]
-        if phase == MEASURE:
-            settled, step = data.numbers[SETTLED] != 0.0, data.numbers[STEP]
+        if phase in (MEASURE, IMPLY):
+            settled = data.numbers[SETTLED_OR_WHOLE] != 0.0
             data.sums[part, 0], data.sums[part, 1] = imply_dual(
                 slack, along, step, anchor, settled, cost, data.loss, rho, b, data.scale[rows]
             )
-            w = data.weights[part, : data.direction.shape[0]]
-            w[:] = 0.0
-            for i in range(members.shape[0]):
-                if b[i] != 0.0:
-                    row_axpy(data.rows, members[i], b[i] * y[i], w)
+            if phase == MEASURE:
+                w = data.weights[part, : data.direction.shape[0]]
+                w[:] = 0.0
+                for i in range(members.shape[0]):
+                    if b[i] != 0.0:
+                        row_axpy(data.rows, members[i], b[i] * y[i], w)
         elif phase in (AIM, SLOPE):
             if phase == AIM:
                 for i in range(members.shape[0]):
                     along[i] = -y[i] * row_dot(data.rows, members[i], data.direction)
             data.sums[part, 0], data.sums[part, 1] = slope(
-                slack, along, anchor, cost, data.loss, rho, t
+                slack, along, anchor, cost, data.loss, rho, step
             )
         elif phase == CHANGED:
             data.found[part, 0], data.found[part, 1] = find_changed(
                 data.scale[rows],
                 rho > 0.0,
-                data.numbers[WHOLE] != 0.0,
+                data.numbers[SETTLED_OR_WHOLE] != 0.0,
                 data.weight[rows],
                 n * part // count,
                 data.picked[rows],
@@ -132,11 +134,10 @@ def imply_dual(
     """Take a step, ``slack += step along``, then fill in the dual point that slacks imply.
 
     That is b of ``slack + rho anchor`` (`proximal_dual`), and `scale`, its derivative in the slack.
-    If the inner problem was `settled`, b becomes the anchor before. Returns the sum of the losses,
-    and that of their excess over what b proves.
+    If the inner problem is `settled`, the old b becomes the anchor first. Returns the sum of the
+    losses, and that of their excess over what b proves.
     """
-    losses = 0.0
-    excess = 0.0
+    losses, excess = 0.0, 0.0
     for t in range(slack.shape[0]):
         if settled:
             anchor[t] = b[t]
@@ -152,12 +153,8 @@ def imply_dual(
 def slope(
     slack: Array, along: Array, anchor: Array, cost: Array, loss: Loss, rho: float, t: float
 ) -> tuple[float, float]:
-    """Return ``sum_i b_i q_i`` and its derivative in t.
-
-    q is `along`, how slacks change in a whole step; b is the dual point at ``slack + t q``.
-    """
-    total = 0.0
-    curvature = 0.0
+    """Return ``sum_i b_i q_i`` at ``slack + t q``, and its derivative in t; q is `along`."""
+    total, curvature = 0.0, 0.0
     for i in range(slack.shape[0]):
         q = along[i]
         b, scale = proximal_dual(loss, cost[i], (slack[i] + t * q) + rho * anchor[i], rho)
@@ -168,23 +165,16 @@ def slope(
 
 @jit
 def find_changed(
-    scale: Array,
-    common: bool,
-    whole: bool,
-    weight: Array,
-    first: int,
-    picked: Array,
-    change: Array,
+    scale: Array, common: bool, whole: bool, weight: Array, first: int, picked: Array, change: Array
 ) -> tuple[int, int]:
     """Fill in the rows whose weight in the Gram matrix changes, and by how much.
 
-    Returns how many these are, and how many rows have a weight that is not 0.
-    Rows count from `first`. The weight of a free row is its `scale`, or 1 if all have a `common`
-    one, which the matrix is multiplied by. `weight` is brought up to date. If the `whole` matrix is
-    to be added up, all weights change from 0.
+    Returns their number, and that of the rows whose weight is not 0. The weight of a free row is
+    its `scale`, or 1 if all have a `common` one, by which the matrix is multiplied. `weight` is
+    brought up to date. If the `whole` matrix is added up, all weights change from 0. Rows are
+    counted from `first`.
     """
-    n = 0
-    weighted = 0
+    n, weighted = 0, 0
     for t in range(scale.shape[0]):
         now = scale[t]
         if common and now != 0.0:

@@ -1,35 +1,66 @@
 """What a Newton step for Crammer-Singer or Weston-Watkins computes from the slacks of its rows.
 
-Arrays have a row per member and a column per class, that of the label counting for nothing. The
-dual variables b that belong to u are its projection onto the feasible set of the row:
-``max(u - level, 0)`` with the smallest level >= 0 at which their sum is at most C_i
-(Crammer-Singer, `joint`), or ``clip(u, 0, C_i)``. u can be huge, and only its differences make a b
-that is exact: a level above 0 is kept as that of ``u - top``, top the largest entry of u.
+Tables have a row per member and a column per class; that of the label counts for nothing. With
+``u = slack / rho + anchor``, the dual variables b of a row are the projection of u onto its
+feasible set: ``max(u - level, 0)`` with the smallest level >= 0 at which their sum is at most C_i
+(Crammer-Singer, `joint`), or ``clip(u, 0, C_i)``. u can be huge, and only its differences give an
+exact b: a level above 0 is kept relative to the largest entry of u.
 
-Along a change of the slacks, b changes by M_i / rho times it. With e the unit vectors of classes,
-M_i is the sum of ``(e_m - e_label)(e_m - e_label)'`` over the free dual variables of the row, less
-the part along their sum where that is at its bound. `free` tells which these are, and `bound` where
-their sum is at its bound.
+Where slacks change, b changes by M_i / rho times as much. With e the unit vectors of classes, M_i
+is the sum of ``(e_m - e_label)(e_m - e_label)'`` over the free dual variables of the row, less the
+part along their sum if that is at its bound.
+
+A step of conjugate gradients takes about a millisecond with many threads, so its passes are phases
+of one kernel that all threads stay in; see `dualsweep._team`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
-from .._jit import jit, jit_inline
+import numpy as np
+
+from .._jit import generic, implements, jit, jit_inline, jit_sums
+from .._team import finish_part, next_part
+from .._typing import Array
 from ..rows.functions import row_prefetch
-from ..rows.layouts import Rows
+from ..rows.layouts import CSRRows, DenseRows, Rows
 from ..rows.many_classes import row_add_few, row_scores_few
 from .binary import ROW_AHEAD
 
+PRODUCT, SUM, SOLVE = range(3)  # the phases: in parts of the rows, and by class twice
+
+
+class ClassSlacks(NamedTuple):
+    """The slacks of some rows, and what belongs to them."""
+
+    y: Array
+    cost: Array
+    slack: Array
+    along: Array  # how slacks change in a whole step
+    anchor: Array
+    u: Array
+    b: Array
+    free: Array  # which dual variables move with their slacks
+    bound: Array  # of each row, whether the sum of b is at its bound
+
+
+class CurvedRows(NamedTuple):
+    """Rows with M_i that are not 0; as in `ClassSlacks`."""
+
+    members: Array
+    y: Array
+    free: Array
+    bound: Array
+
 
 @jit_inline
-def _level(u: Any, label: int, cost: float, joint: bool) -> tuple[float, float, bool]:
-    """Return top and level of the projection, and whether the sum of b is at its bound.
+def _level(u: Array, label: int, cost: float, joint: bool) -> tuple[float, float, bool]:
+    """Return the largest entry of u, the level relative to it, and whether sum b is at its bound.
 
-    The level is found by taking all entries above 0, computing the level as if they stayed above
-    it, dropping those that do not, and so on (Michelot 1986). Each round but the last leaves fewer
-    entries, by rounding too, and never drops the largest: its ``u - top`` is 0, the level below.
+    Begin with all entries above 0; compute the level as if all stayed above it; drop those that do
+    not, and repeat (Michelot 1986). Each round but the last leaves fewer entries, by rounding too,
+    and keeps the largest: its ``u - top`` is 0, the level below.
     """
     if not joint:
         return 0.0, 0.0, False
@@ -51,37 +82,19 @@ def _level(u: Any, label: int, cost: float, joint: bool) -> tuple[float, float, 
     return top, level, True
 
 
-@jit_inline
-def _is_free(value: float, cost: float, joint: bool) -> bool:
-    """Tell whether a dual variable moves with its u, from how far that is above the level."""
-    return value > 0.0 and (joint or value < cost)
-
-
 @jit
 def implied_dual_multiclass(
-    slack: Any,
-    along: Any,
-    step: float,
-    anchor: Any,
-    y: Any,
-    cost: Any,
-    joint: bool,
-    rho: float,
-    u: Any,
-    b: Any,
-    free: Any,
-    bound: Any,
-    signed: Any,
+    rows: ClassSlacks, joint: bool, rho: float, step: float, signed: Array
 ) -> tuple[float, float]:
-    """Take a step, ``slack += step along``, then fill in the dual point that slacks imply.
+    """Take a step, ``slack += step along``, then fill in u, b, `free` and `bound`.
 
-    That is ``u = slack / rho + anchor``, the b that belong to it, which of them are free, and by
-    how much of its row the weights of each class are made up. Returns the sum of the losses, and
-    that of their excess over what b proves.
+    Fills `signed` with the coefficient of each row in the weights of each class. Returns the sum of
+    the losses, and that of their excess over what b proves.
     """
+    y, cost, slack, along, anchor, u, b, free, bound = rows
     losses, excess = 0.0, 0.0
     for r in range(slack.shape[0]):
-        label = y[r]
+        label, upper = y[r], np.inf if joint else cost[r]
         for m in range(slack.shape[1]):
             if step != 0.0:
                 slack[r, m] += step * along[r, m]
@@ -90,8 +103,8 @@ def implied_dual_multiclass(
         loss, product, total = 0.0, 0.0, 0.0
         for m in range(slack.shape[1]):
             value = max((u[r, m] - top) - level, 0.0)
-            b[r, m] = 0.0 if m == label else (value if joint else min(value, cost[r]))
-            free[r, m] = m != label and _is_free(value, cost[r], joint)
+            b[r, m] = min(value, upper) if m != label else 0.0
+            free[r, m] = m != label and 0.0 < value < upper
             s = slack[r, m] if m != label else 0.0
             loss = max(loss, s) if joint else loss + max(s, 0.0)
             product += b[r, m] * s
@@ -112,15 +125,16 @@ def implied_dual_multiclass(
 
 @jit
 def slope_multiclass(
-    u: Any, q: Any, y: Any, cost: Any, joint: bool, rho: float, t: float, v: Any
+    rows: ClassSlacks, joint: bool, rho: float, t: float, v: Array
 ) -> tuple[float, float]:
-    """Return ``sum_i b_i.q_i`` at ``u + t q / rho``, and its derivative in t.
+    """Return ``sum_i b_i.q_i`` at ``u + t q / rho``, and its derivative in t; q is `along`.
 
     `v` is scratch for as many numbers as there are classes.
     """
+    y, cost, u, q = rows.y, rows.cost, rows.u, rows.along
     total, curvature = 0.0, 0.0
     for r in range(u.shape[0]):
-        label = y[r]
+        label, upper = y[r], np.inf if joint else cost[r]
         for m in range(u.shape[1]):
             v[m] = u[r, m] + t * q[r, m] / rho
         top, level, bound = _level(v, label, cost[r], joint)
@@ -128,8 +142,8 @@ def slope_multiclass(
         for m in range(u.shape[1]):
             value = (v[m] - top) - level
             if m != label and value > 0.0:
-                total += (value if joint else min(value, cost[r])) * q[r, m]
-                if _is_free(value, cost[r], joint):
+                total += min(value, upper) * q[r, m]
+                if value < upper:
                     curvature += q[r, m] * q[r, m] / rho
                     along += q[r, m]
                     number += 1
@@ -140,36 +154,25 @@ def slope_multiclass(
 
 @jit
 def aim_multiclass(
-    scores: Any, y: Any, u: Any, cost: Any, joint: bool, rho: float, t: float, q: Any, v: Any
+    rows: ClassSlacks, scores: Array, joint: bool, rho: float, t: float, v: Array
 ) -> tuple[float, float]:
-    """Fill in by how much slacks change in a whole step; return `slope_multiclass`.
-
-    That is q, the scores of all classes less that of the label.
-    """
-    for r in range(q.shape[0]):
-        for m in range(q.shape[1]):
-            q[r, m] = scores[r, m] - scores[r, y[r]]
-    return slope_multiclass(u, q, y, cost, joint, rho, t, v)
+    """Fill in `along`, the scores of all classes less the label's; return `slope_multiclass`."""
+    for r in range(scores.shape[0]):
+        for m in range(scores.shape[1]):
+            rows.along[r, m] = scores[r, m] - scores[r, rows.y[r]]
+    return slope_multiclass(rows, joint, rho, t, v)
 
 
 @jit
 def add_curvature(
-    rows: Rows,
-    members: Any,
-    y: Any,
-    free: Any,
-    bound: Any,
-    rho: float,
-    V: Any,
-    out: Any,
-    classes: Any,
-    scratch: Any,
+    rows: Rows, curved: CurvedRows, rho: float, V: Array, out: Array, classes: Array, scratch: Array
 ) -> None:
     """Add ``sum_i x_i (M_i V'x_i)' / rho`` to the weights `out`.
 
-    Only the classes of free dual variables, and the label's, are looked at. `classes` holds
-    n_classes integers, `scratch` has the shape (2, n_classes).
+    Looks only at the label's class and at those of free dual variables. `classes` holds n_classes
+    integers, `scratch` has the shape (2, n_classes).
     """
+    members, y, free, bound = curved
     step, more = scratch[0], scratch[1]
     for r in range(members.shape[0]):
         if r + ROW_AHEAD < members.shape[0]:
@@ -191,8 +194,8 @@ def add_curvature(
 
 
 @jit_inline
-def _find(free: Any, classes: Any) -> int:
-    """Fill in the classes whose dual variables are free; return how many."""
+def _find(free: Array, classes: Array) -> int:
+    """Fill in the classes of the free dual variables; return how many."""
     n = 0
     for m in range(free.shape[0]):
         if free[m]:
@@ -202,8 +205,9 @@ def _find(free: Any, classes: Any) -> int:
 
 
 @jit
-def curvature_diagonal(y: Any, free: Any, bound: Any, rho: float, out: Any) -> None:
+def curvature_diagonal(curved: CurvedRows, rho: float, out: Array) -> None:
     """Fill ``out[r]`` with the diagonal of ``M_i / rho``."""
+    _, y, free, bound = curved
     for r in range(free.shape[0]):
         number = 0
         for m in range(free.shape[1]):
@@ -218,9 +222,10 @@ def curvature_diagonal(y: Any, free: Any, bound: Any, rho: float, out: Any) -> N
 
 @jit
 def curvature_factors(
-    y: Any, free: Any, bound: Any, rho: float, counts: Any, classes: Any, M: Any
+    curved: CurvedRows, rho: float, counts: Array, classes: Array, M: Array
 ) -> None:
     """Fill in for each row on how many classes M_i is not 0, on which, and ``M_i / rho`` there."""
+    _, y, free, bound = curved
     for r in range(free.shape[0]):
         n = _find(free[r], classes[r])
         counts[r] = n
@@ -236,3 +241,95 @@ def curvature_factors(
                 M[r, n, a] = -1.0 / rho
             M[r, n, n] = n / rho
             counts[r] = n + 1
+
+
+class ClassPhases(NamedTuple):
+    """The matrix ``I + sum_i x_i x_i' (x) M_i / rho``, and what its phases read and write.
+
+    Arrays of all weights have a row per class.
+    """
+
+    rows: Rows
+    curved: CurvedRows
+    rho: float
+    bounds: Array  # of the parts of the curved rows
+    factors: Array  # Cholesky factors of the blocks of single classes, in lower halves
+    direction: Array  # what PRODUCT and SUM multiply
+    product: Array  # the matrix times that
+    residual: Array  # what SOLVE solves for
+    solved: Array
+    V: Array  # the direction, in X's precision and order
+    sums: Array  # products of the parts, in that order
+    flat: Array  # the same, one row per part
+    classes: Array  # scratch of each part
+    scratch: Array
+
+
+@jit
+def class_phases(data: ClassPhases, team: Array, polls: int) -> int:
+    """Do parts of phases with other threads; return after `polls` polls that find no part."""
+    while True:
+        phase, part, _ = next_part(team, polls)
+        if phase < 0:
+            return phase
+        if phase == PRODUCT:
+            _multiply(data.rows, data, part)
+        elif phase == SUM:
+            product, direction = data.product[part], data.direction[part]
+            for j in range(product.shape[0]):
+                product[j] = direction[j]
+            for other in range(data.sums.shape[0]):
+                for j in range(product.shape[0]):
+                    product[j] += data.sums[other, j, part]
+        else:
+            _solve(data.factors[part], data.residual[part], data.solved[part])
+        finish_part(team)
+
+
+@generic
+def _multiply(rows: Rows, data: ClassPhases, part: int) -> None:
+    """Add up the product of the direction with the Hessian of some rows."""
+
+
+@implements(_multiply, CSRRows)
+def _multiply_csr(rows: CSRRows, data: ClassPhases, part: int) -> None:
+    k, d = data.direction.shape
+    _multiply_part(rows, data, part, data.flat[part].reshape(d, k))
+
+
+@implements(_multiply, DenseRows)
+def _multiply_dense(rows: DenseRows, data: ClassPhases, part: int) -> None:
+    k, d = data.direction.shape
+    _multiply_part(rows, data, part, data.flat[part].reshape(k, d).T)
+
+
+@jit_inline
+def _multiply_part(rows: Rows, data: ClassPhases, part: int, out: Array) -> None:
+    data.flat[part, :] = 0.0
+    some = slice(data.bounds[part], data.bounds[part + 1])
+    members, y, free, bound = data.curved
+    curved = CurvedRows(members[some], y[some], free[some], bound[some])
+    classes, scratch = data.classes[part], data.scratch[part]
+    add_curvature(rows, curved, data.rho, data.V, out, classes, scratch)
+
+
+@jit_inline
+def _solve(factor: Array, right: Array, x: Array) -> None:
+    """Solve ``factor factor' x = right``."""
+    n = x.shape[0]
+    for j in range(n):
+        x[j] = (right[j] - _dot(factor[j, :j], x[:j])) / factor[j, j]
+    for i in range(n):
+        j = n - 1 - i
+        row = factor[j]
+        x[j] /= row[j]
+        for c in range(j):
+            x[c] -= x[j] * row[c]
+
+
+@jit_sums
+def _dot(a: Array, b: Array) -> float:
+    total = 0.0
+    for j in range(a.shape[0]):
+        total += a[j] * b[j]
+    return total

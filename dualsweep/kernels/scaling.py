@@ -1,4 +1,4 @@
-"""Multiples of a dual point, for other costs than its own."""
+"""The best multiple of a dual point for other costs than its own."""
 
 from __future__ import annotations
 
@@ -10,27 +10,24 @@ from ..losses.protocol import conjugate_parts, dual_bounds, row_loss
 from .binary import BinaryData, target_of
 from .certificate import squared_length
 
-# A dual variable this close to its bound, relative to it, is there but for rounding.
+# A dual variable is at its bound, but for rounding, from this part of it on.
 AT_BOUND = 1.0 - 4 * float(np.finfo(np.float64).eps)
 
 
 @jit_inline
 def multiple_within(total: float, curvature: float, room: float) -> float:
-    """Return the s in [0, room] with the largest ``s total - s^2/2 curvature``; 0 if undefined."""
+    """Return the s in [0, room] that maximises ``s total - s^2/2 curvature``; 0 if undefined."""
     s = max(total / curvature, 0.0) if curvature > 0.0 else 0.0
     return min(s if np.isfinite(s) else 0.0, room)
 
 
 def best_multiple(total: float, curvature: float, room: Array) -> float:
-    """Return the s >= 0 with the largest ``s total - s^2/2 curvature``; 0 if undefined.
-
-    s is at most the smallest number in `room`, at which dual variables reach their bounds.
-    """
+    """Return `multiple_within` the least room, at which a dual variable reaches its bound."""
     return float(multiple_within(total, curvature, float(np.min(room, initial=np.inf))))
 
 
 def snapped(values: Array, upper: Array) -> Array:
-    """Put what is at its upper bound but for rounding there, so that visits leave it alone."""
+    """Set values within rounding of their upper bound to it: visits leave those alone."""
     return np.where(values >= AT_BOUND * upper, upper, values)
 
 
@@ -47,9 +44,9 @@ def rescale(
 ) -> tuple[float, float]:
     """Fill in the multiple ``alpha = s * before`` with the largest dual objective, and its w.
 
-    With s * alpha, the objective is ``s (t.alpha - p) - s^2/2 (|w|^2 + q)``, t the targets, p and q
-    the sums of `conjugate_parts`, and slacks become ``t - s (t - slack)``. Values that are at a
-    bound but for rounding are put there, so that visits leave them alone.
+    With targets t and the sums p and q of `conjugate_parts`, the objective of s * alpha is
+    ``s (t.alpha - p) - s^2/2 (|w|^2 + q)``, and slacks become ``t - s (t - slack)``. Values within
+    rounding of a bound are set to it.
 
     `w_before` are the weights of `before`, and `slack` the slacks of the rows `seen`. Returns the
     primal and the dual objective; NaN as the primal if the rows seen are not the members.

@@ -1,7 +1,7 @@
 """Losses: what a row costs, as a type that kernels and devices know how to compute with.
 
-`protocol` says what a loss is, `box` has those of support vector machines. To add one, write a
-module like `box`, and its name below.
+`protocol` says what a loss is, `box` has those of support vector machines. To add a loss, write a
+module like `box` and an entry below; for another `Box`, the entry is enough.
 """
 
 from __future__ import annotations
@@ -9,21 +9,10 @@ from __future__ import annotations
 from functools import lru_cache
 from math import inf
 
-from .arrays import ArrayLoss, of_numpy, on_arrays
 from .box import Box
-from .protocol import Loss, row_loss
+from .protocol import Loss, of_numpy, row_loss
 
-__all__ = [
-    "LOSSES",
-    "REGRESSION_LOSSES",
-    "ArrayLoss",
-    "Box",
-    "Loss",
-    "loss_at",
-    "loss_named",
-    "of_numpy",
-    "on_arrays",
-]
+__all__ = ["LOSSES", "REGRESSION_LOSSES", "Box", "Loss", "loss_at", "loss_named", "of_numpy"]
 
 LOSSES: dict[str, Loss] = {
     "hinge": Box(lower=0.0, upper=1.0, diag=0.0),  # max(0, 1 - z)
@@ -31,7 +20,7 @@ LOSSES: dict[str, Loss] = {
     "squared": Box(lower=-inf, upper=inf, diag=0.5),  # (1 - z)^2
 }
 
-# Of the distance s of a prediction from its target.
+# Losses of the distance s of a prediction from its target.
 REGRESSION_LOSSES: dict[str, Box] = {
     "epsilon_insensitive": Box(lower=-1.0, upper=1.0, diag=0.0),  # max(0, |s| - epsilon)
     "squared_epsilon_insensitive": Box(lower=-inf, upper=inf, diag=0.5),  # its square

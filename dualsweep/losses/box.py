@@ -4,31 +4,29 @@ With bounds ``lower_i = C_i * lower``, ``upper_i = C_i * upper`` and ``D_i = dia
 
     C_i * loss(z_i) = max over lower_i <= b <= upper_i of  b s - kink |b| - D_i b^2 / 2.
 
-Losses of classes have no kink. That of regression is its epsilon, with a box around 0: slacks of
-up to epsilon either way cost nothing, and leave the dual variable at 0. (Two variables per row, one
-for each side, are the same problem with twice the visits. With one, a step is exact, and a row that
-is known to be inside the tube is settled by that alone.)
+Losses of classes have no kink. That of regression is its epsilon: slacks of up to epsilon either
+way cost nothing and leave the dual variable at 0. Two variables per row, one for each side, would
+be the same problem with twice the visits; with one, a step is exact.
 """
 
 from __future__ import annotations
 
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from .._jit import implements, jit_inline
-from .._typing import DeviceArray
+from .._typing import DeviceArray, Namespace
 from ..rows.functions import EPS, SMALLEST
 from . import protocol
-from .arrays import ArrayLoss, Bracket, on_arrays
-from .protocol import best_dual, gap_share
+from .protocol import ArrayLoss, best_dual, gap_share
 
-# The arithmetic of a share with a diagonal, in parts of ``|s| + kink`` and of ``D |a|``. With b the
-# best dual variable, the second factor of ``(b - a) (s - kink - D (a + b) / 2)`` is off by at most
-# ``EPS (9/4 |s| + kink + 5/4 D |a|)``, and the product by as much again. A slack that moves by
-# twice that changes the share by more: by ``(b - a) e + e^2 / (2 D)``, the slope of a share being
-# ``b - a`` and that of b at most ``1 / D``.
+# Rounding of a share with a diagonal, relative to ``|s| + kink`` and to ``D |a|``. With b the best
+# dual variable, the second factor of ``(b - a) (s - kink - D (a + b) / 2)`` is off by at most
+# ``EPS (9/4 |s| + kink + 5/4 D |a|)``, and the product by as much again. Moving the slack by twice
+# that, e, changes the share by more: by ``(b - a) e + e^2 / (2 D)``, for a share has the slope
+# ``b - a``, and b a slope of at most ``1 / D``.
 OF_SLACK, OF_DUAL = 11.0 * EPS, 4.0 * EPS
 
 
@@ -45,18 +43,18 @@ class Box(NamedTuple):
 
     @property
     def smooth(self) -> bool:
-        """Whether the loss has a second derivative nearly everywhere."""
         return self.diag > 0.0
 
     @property
     def bounded(self) -> bool:
-        """Whether all dual variables are at most a multiple of their cost."""
         return self.upper < inf
 
     @property
     def quadratic(self) -> bool:
-        """Whether `conjugate_parts` are exact for all multiples of a dual variable."""
         return True
+
+    def on_arrays(self, xp: Namespace) -> BoxArrays:
+        return BoxArrays(self, xp)
 
 
 @jit_inline
@@ -81,7 +79,7 @@ def _row_loss(loss: Box, cost: float, slack: float) -> float:
 
 @implements(protocol.best_dual, Box)
 def _best_dual(loss: Box, cost: float, slack: float) -> float:
-    """Return the b in the box at which ``b slack - kink |b| - D b^2 / 2`` is largest."""
+    # b maximises b slack - kink |b| - D b^2 / 2 in the box
     lower, upper = cost * loss.lower, cost * loss.upper
     excess = _beyond(slack, loss.kink)
     if loss.diag > 0.0:
@@ -98,9 +96,9 @@ def _conjugate_parts(loss: Box, cost: float, a: float) -> tuple[float, float]:
 
 @implements(protocol.gap_share, Box)
 def _gap_share(loss: Box, cost: float, a: float, slack: float) -> float:
-    """Return ``best slack - kink |best| - D best^2 / 2`` minus the same at a."""
+    # share = best slack - kink |best| - D best^2 / 2, minus the same at a
     best, diag = best_dual(loss, cost, slack), loss.diag / cost
-    # without cancellation; the kink's slope is that of the side of the best
+    # without cancellation; the slope of kink |b| is that on the best one's side
     side = np.copysign(loss.kink, best if best != 0.0 else a)
     share = (best - a) * (slack - side - 0.5 * diag * (best + a))
     return share + 2.0 * loss.kink * abs(a) if a * side < 0.0 else share
@@ -138,7 +136,7 @@ def _dual_step(
     lower, upper = cost * loss.lower, cost * loss.upper
     grad = diag * a - slack
     curvature = sqnorm + diag
-    # The slope of kink |a| where a goes to; less than the kink where that is 0.
+    # The slope of kink |b| at the new b; less than the kink if that is 0.
     side = min(max(curvature * a - grad, -kink), kink)
     seen = grad + side
     # A zero row under the hinge loss has no curvature: its dual variable goes to a bound.
@@ -158,7 +156,7 @@ def _dual_step(
 
 @implements(protocol.proximal_dual, Box)
 def _proximal_dual(loss: Box, cost: float, v: float, rho: float) -> tuple[float, float]:
-    # Without a diagonal all rows have the same reciprocal, which is not computed for each.
+    # Without a diagonal, the reciprocal is the same for all rows and computed once.
     scale = cost / (loss.diag + cost * rho) if loss.diag > 0.0 else 1.0 / rho
     lower, upper = cost * loss.lower, cost * loss.upper
     b = _beyond(v, loss.kink) * scale
@@ -168,7 +166,7 @@ def _proximal_dual(loss: Box, cost: float, v: float, rho: float) -> tuple[float,
 
 @implements(protocol.is_settled, Box)
 def _is_settled(loss: Box, cost: float, a: float, slack: float, reach: float) -> bool:
-    # From these slacks on, for all rows, the best dual variable is at a bound.
+    # Beyond these slacks, the best dual variable is at a bound.
     below = loss.diag * loss.lower - loss.kink
     above = loss.diag * loss.upper + loss.kink
     at_lower = slack < below - reach and a == cost * loss.lower
@@ -181,21 +179,15 @@ def _tube(loss: Box) -> float:
     return loss.kink
 
 
-@on_arrays.register
-def _(loss: Box, xp: Any) -> ArrayLoss:
-    return BoxArrays(loss, xp)
-
-
 class BoxArrays(ArrayLoss):
     """A `Box` on arrays of one library."""
 
-    def __init__(self, loss: Box, xp: Any) -> None:
-        super().__init__(xp)
-        self.loss = loss
+    def __init__(self, loss: Box, xp: Namespace) -> None:
+        self.loss, self.xp = loss, xp
 
     def bounds(self, cost: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
         lower, upper = self.loss.lower, self.loss.upper
-        # An infinite bound times a cost of 0 is no number.
+        # An infinite bound times a cost of 0 is NaN.
         return lower * cost if lower > -inf else lower, upper * cost if upper < inf else upper
 
     def best_dual(self, cost: DeviceArray, slack: DeviceArray) -> DeviceArray:
@@ -243,7 +235,7 @@ class BoxArrays(ArrayLoss):
 
     def certified_share(
         self, cost: DeviceArray, b: DeviceArray, slack: DeviceArray, error: DeviceArray
-    ) -> Bracket:
+    ) -> tuple[DeviceArray, DeviceArray, DeviceArray, DeviceArray]:
         xp, loss = self.xp, self.loss
         wider = error
         if loss.smooth:
@@ -254,23 +246,19 @@ class BoxArrays(ArrayLoss):
         zero = xp.zeros_like(b)
         seen = xp.maximum(self._share(cost, b, slack), zero)
         share = xp.maximum(self._share(cost, b, start), self._share(cost, b, end))
-        return Bracket(
-            loss=self._share(cost, zero, slack),
-            spread=xp.maximum(*ends) * error,
-            seen=seen,
-            share=xp.maximum(share, seen),
-        )
+        spread = xp.maximum(*ends) * error
+        return self._share(cost, zero, slack), spread, seen, xp.maximum(share, seen)
 
     def _beyond(self, value: DeviceArray, kink: float) -> DeviceArray:
         """Return how far values are beyond ``[-kink, kink]``."""
         return value - self.xp.clip(value, -kink, kink) if kink else value
 
     def _diag(self, cost: DeviceArray) -> DeviceArray:
-        """Return the diagonal of each row; a row without a cost gets that of a cost of 1."""
+        """Return the diagonal of each row, that of a cost of 1 for rows without a cost."""
         return self.loss.diag / self.xp.where(cost > 0, cost, self.xp.ones_like(cost))
 
     def _share(self, cost: DeviceArray, b: DeviceArray, slack: DeviceArray) -> DeviceArray:
-        """Return how much losses exceed what b proves; for b = 0 these are the losses."""
+        """Return how much losses exceed what b proves; with b = 0, the losses."""
         xp, kink = self.xp, self.loss.kink
         best = self.best_dual(cost, slack)
         if kink:

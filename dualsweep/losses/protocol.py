@@ -1,4 +1,4 @@
-"""What kernels ask of a loss: functions that numba picks by the type of `loss`.
+"""What a loss is: functions of one row, picked by numba from the type of `loss`, and of arrays.
 
 Row i with cost ``C_i > 0``, target ``t_i`` (1 for classes) and ``z_i = y_i w.x_i`` has the slack
 ``s = t_i - z_i`` and loses
@@ -9,21 +9,25 @@ where ``conjugate(0) = 0``. The maximiser is the dual variable that fits the sla
 
     min_a  1/2 a'Q a - t'a + sum_i conjugate_i(a_i),   Q_ij = y_i y_j x_i.x_j,
 
-these functions are all that depends on the loss. They are scalar, inlined, and compiled without a
-branch on the kind of loss. A loss is a NamedTuple in a module of its own, which implements them,
-`Loss` and, for devices, `dualsweep.losses.arrays.ArrayLoss`.
+these functions are all that depends on the loss. They are inlined: kernels are compiled for each
+type of loss, and have no branch on it. A loss is a NamedTuple in a module of its own. It implements
+`Loss` and the functions of a row; devices and NumPy use its `ArrayLoss`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Protocol
+from math import inf
+from typing import Any, Protocol
+
+import numpy as np
 
 from .._jit import generic
+from .._typing import DeviceArray, DeviceDType, Namespace
 
 
 class Loss(Hashable, Protocol):
-    """What the rest asks of a loss before any row is looked at."""
+    """What Python code asks of a loss."""
 
     @property
     def smooth(self) -> bool:
@@ -39,6 +43,9 @@ class Loss(Hashable, Protocol):
     @property
     def quadratic(self) -> bool:
         """Whether `conjugate_parts` are exact for all multiples of a dual variable."""
+
+    def on_arrays(self, xp: Namespace) -> ArrayLoss:
+        """Return the loss on arrays of the library with the namespace `xp`."""
 
 
 @generic
@@ -109,3 +116,81 @@ def is_settled(loss: Loss, cost: float, a: float, slack: float, reach: float) ->
 @generic
 def tube(loss: Loss) -> float:
     """Return the size up to which slacks of either sign lose nothing."""
+
+
+class ArrayLoss(Protocol):
+    """The functions of a row, on arrays of a library with the array API.
+
+    Costs are a column, or one number per row; slacks and dual variables may have a column per
+    problem. Rows of cost 0 are not part of the problem: their bounds are 0, and what is returned
+    for them is finite.
+    """
+
+    xp: Namespace
+
+    def bounds(self, cost: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
+        """Return `dual_bounds`; an infinite bound is a number."""
+
+    def best_dual(self, cost: DeviceArray, slack: DeviceArray) -> DeviceArray:
+        """Return the dual variables that fit slacks."""
+
+    def losses(self, cost: DeviceArray, slack: DeviceArray, b: DeviceArray) -> DeviceArray:
+        """Return each `row_loss`. If the loss is smooth, b are the best dual variables."""
+
+    def proven(self, cost: DeviceArray, slack: DeviceArray, b: DeviceArray) -> DeviceArray:
+        """Return ``b slack - conjugate(b)``, which is at most the loss."""
+
+    def conjugate_parts(self, cost: DeviceArray, b: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
+        """Return `conjugate_parts` of each row."""
+
+    def proximal_dual(
+        self, cost: DeviceArray, v: DeviceArray, rho: DeviceArray
+    ) -> tuple[DeviceArray, DeviceArray]:
+        """Return `proximal_dual` of each row."""
+
+    def certified_share(
+        self, cost: DeviceArray, b: DeviceArray, slack: DeviceArray, error: DeviceArray
+    ) -> tuple[DeviceArray, DeviceArray, DeviceArray, DeviceArray]:
+        """Return `certified_share` of each row."""
+
+    def clipped(self, cost: DeviceArray, b: DeviceArray) -> DeviceArray:
+        """Return the nearest dual variables within their bounds."""
+        lower, upper = self.bounds(cost)
+        b = b if _is_number(lower) else self.xp.maximum(b, lower)
+        return b if _is_number(upper) else self.xp.minimum(b, upper)
+
+    def rounded(self, cost: DeviceArray, b: DeviceArray, dtype: DeviceDType) -> DeviceArray:
+        """Return dual variables in a lower precision; those within their bounds stay within."""
+        xp, rounded = self.xp, self.xp.astype(b, dtype)
+        if dtype == b.dtype:
+            return rounded
+        lower, upper = self.bounds(cost)
+        if not _is_number(lower):
+            rounded = xp.maximum(rounded, -rounded_down(xp, -lower, dtype))
+        return rounded if _is_number(upper) else xp.minimum(rounded, rounded_down(xp, upper, dtype))
+
+    def room(self, cost: DeviceArray, b: DeviceArray) -> DeviceArray:
+        """Return the largest number by which each dual variable may be multiplied."""
+        xp = self.xp
+        room = xp.full_like(b, inf)
+        for bound in self.bounds(cost):
+            if not _is_number(bound):
+                towards = b * bound > 0  # at a bound of 0 there are only zeros
+                room = xp.where(towards, bound / xp.where(towards, b, xp.ones_like(b)), room)
+        return room
+
+
+def of_numpy(loss: Loss) -> ArrayLoss:
+    """Return a loss on arrays of NumPy."""
+    return loss.on_arrays(np)
+
+
+def rounded_down(xp: Namespace, values: DeviceArray, dtype: DeviceDType) -> DeviceArray:
+    """Return numbers in a lower precision that are not larger."""
+    rounded = xp.astype(values, dtype)
+    below = rounded * (1 - float(xp.finfo(dtype).eps))
+    return xp.where(xp.astype(rounded, values.dtype) > values, below, rounded)
+
+
+def _is_number(bound: Any) -> bool:
+    return isinstance(bound, float)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from .._host import to_host
 from .._typing import Array, DeviceArray, DeviceDType, Namespace
+from ..problems.run import Run
 from .tuning import Tuning
-
-Made = TypeVar("Made")
 
 
 class StartOverError(Exception):
-    """The slacks of some rows were lost; they have to be computed again from the weights."""
+    """The slacks of some rows were lost: compute them again from the weights."""
 
 
 class Measured(NamedTuple):
@@ -29,10 +28,11 @@ class Measured(NamedTuple):
     excess: Array  # of the losses over what b proves
 
 
-class Arrays(ABC):
-    """Arrays of one library, here NumPy, and how they are made of the host's."""
+class Arrays:
+    """A library of arrays, by its namespace; here NumPy."""
 
-    xp: Namespace = np
+    def __init__(self, xp: Namespace = np) -> None:
+        self.xp = xp
 
     def asarray(self, values: Array, dtype: DeviceDType = None) -> DeviceArray:
         """Return an array of the host as one of this library."""
@@ -40,23 +40,27 @@ class Arrays(ABC):
 
     def numpy(self, array: DeviceArray) -> Array:
         """Return an array on the host."""
-        return np.asarray(array)
+        return to_host(array)
 
     def take(self, array: DeviceArray, places: Array, axis: int) -> DeviceArray:
         """Return some rows or columns."""
         return self.xp.take(array, self.asarray(places), axis=axis)
 
-    @abstractmethod
-    def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
-        """Return the dot product of each problem's columns."""
 
-
-class Hessian(Arrays):
+class Hessian(Protocol):
     """A product and a preconditioner, for conjugate gradients."""
 
-    @abstractmethod
+    space: Arrays = Arrays()
+
+    def in_use(self) -> AbstractContextManager[None]:
+        """Return a ``with`` block for products; at its end, threads are released."""
+        return nullcontext()
+
     def product(self, p: DeviceArray) -> DeviceArray:
         """Return the Hessian, its ridge included, times p."""
+
+    def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
+        """Return the dot product of each problem's columns."""
 
     def precondition(self, residual: DeviceArray) -> DeviceArray:
         """Return about the inverse of the Hessian times a residual."""
@@ -67,96 +71,62 @@ class Hessian(Arrays):
         return gradient
 
     def keep(self, stay: Array) -> Hessian:
-        """Return the Hessians of the problems that stay: of a single problem, its own."""
+        """Return the Hessians of the problems that stay; a single problem stays."""
         return self
 
-    def close(self) -> None:
-        """Release the threads."""
 
-
-class Backend(Arrays):
+class Backend(Protocol):
     """The rows of some problems: their slacks, their anchors, and the dual points b they imply.
 
     Weights, directions and gradients are arrays of the backend's library, of shape (n_weights,
     n_columns). A problem has a column, or is all columns. Numbers per problem are NumPy arrays.
-    Where rows are, and how passes over them run, is the backend's business.
     """
 
-    apart = True  # whether problems are searched along their directions one by one
-    weights_of_b = True  # whether a certificate is about the weights of b, not about w
+    space: Arrays = Arrays()
+    weights_of_b: bool = True  # whether a certificate is about the weights of b, not about w
+    runs: Sequence[Run]  # limits, certificates and history of each problem
+    tuning: Tuning  # the constants, after `begin`
+    direct_worth: float  # steps of conjugate gradients that take as long as a direct step
 
-    @property
-    @abstractmethod
-    def tuning(self) -> Tuning:
-        """The constants."""
-
-    @property
-    @abstractmethod
-    def n_problems(self) -> int:
-        """How many problems there are."""
-
-    @property
-    @abstractmethod
-    def direct_worth(self) -> float:
-        """How many steps of conjugate gradients take as long as a direct step."""
-
-    @abstractmethod
     def begin(self) -> tuple[DeviceArray, Array]:
         """Return the weights and the penalties rho to start from; compute the slacks."""
 
-    @abstractmethod
     def measure(self, w: DeviceArray, rho: Array, step: Array, settled: Array) -> Measured:
         """Let slacks take a step along the direction, to w; then compute b and what it proves.
 
         Where the inner problem was settled, b becomes the anchor first.
         """
 
-    @abstractmethod
     def along(self, w: DeviceArray, p: DeviceArray, gradient: DeviceArray) -> Array:
         """Return per problem the products of w, p and the gradient with p, w and p penalised."""
 
-    @abstractmethod
     def aim(self, p: DeviceArray, rho: Array) -> Array:
         """Let p be a whole step; return `slope` at its end."""
 
-    @abstractmethod
     def slope(self, t: Array, rho: Array, part: slice) -> Array:
         """Return ``sum_i b_i q_i`` where slacks have changed by t q, and its derivative in t.
 
         For the problems `part`; q is how slacks change in a whole step.
         """
 
-    @abstractmethod
+    def search(self, line_search: Callable[[slice], Array]) -> Array:
+        """Return what a line search finds, here for all problems at once."""
+        return line_search(slice(0, len(self.runs)))
+
     def move(self, w: DeviceArray, p: DeviceArray, t: Array) -> DeviceArray:
         """Return ``w + t p``, which may be w itself; p need not be finite where t is 0."""
 
-    @abstractmethod
     def direct(self, gradient: DeviceArray, rho: Array, wanted: Array) -> DeviceArray:
-        """Return ``-Hessian^-1 gradient`` by factorisation.
+        """Return ``-Hessian^-1 gradient`` by factorisation; NaN or 0 if not wanted or stopped."""
 
-        Where that is not wanted, or if told to stop, it is no direction: NaN or 0.
-        """
-
-    @abstractmethod
     def hessian(self, rho: Array) -> Hessian:
         """Return the Hessians for conjugate gradients."""
 
-    def roughly(self) -> AbstractContextManager[None]:
-        """Return a block in which products may be rough."""
-        return nullcontext()
-
-    @abstractmethod
     def adopt(self, w: DeviceArray, rho: Array, chosen: Array) -> None:
         """Certify the dual points of the chosen problems; their runs keep what is better."""
 
-    @abstractmethod
     def keep(self, stay: Array) -> None:
         """Drop all problems but some."""
 
     def column(self, w: DeviceArray, j: int) -> DeviceArray:
         """Return the weights of the j-th problem, for people to look at."""
-        return w if self.n_problems == 1 else w[:, j : j + 1]
-
-    def map(self, function: Callable[[int], Made], items: Iterable[int]) -> list[Made]:
-        """Return what a function makes of each item."""
-        return list(map(function, items))

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
 from .. import _tuning
 from .._symmetric import add_lower
 from .._team import Team
+from .._threads import Workers
 from .._typing import Array
+from ..kernels import newton_binary as kernel
 from ..kernels.duals import SlottedDuals
-from ..kernels.newton_binary import (
-    AIM,
-    CHANGED,
-    GRAM,
-    MEASURE,
-    RHO,
-    SETTLED,
-    SLOPE,
-    STEP,
-    WHOLE,
-    Phases,
-    T,
-    imply_dual,
-    newton_phases,
-    slope,
-)
 from ..problems.binary import BinaryProblem
 from ..rows.passes import SMALL_SUMS
-from .slacks import MemoryProblem, MemorySlacks, part_of, slacks_of
+from .slacks import MemorySlacks, slacks_of
 from .tuning import DIRECT
 
 # Pad to two cache lines, to avoid false sharing.
@@ -38,38 +23,31 @@ PADDING = 16
 
 
 class BinarySlacks(MemorySlacks):
-    """The slacks of a binary problem; for the parameters see `MemorySlacks`.
+    """The slacks of a binary problem.
 
     A pass over a few million entries takes a millisecond with many threads, and Python would take
     another to hand it over: passes are phases that a team of threads does. Where several problems
-    have passes in common, each is the work of one thread (`imply_together` and `aim_together`).
+    have passes in common (`measure_together`, `aim_together`), a problem is the work of one thread.
     """
 
     tuning = DIRECT
+    problem: BinaryProblem
 
-    def __init__(
-        self, problem: BinaryProblem, w: Array, alpha: Array, stop: Callable[[], bool]
-    ) -> None:
-        self.loss = problem.loss
-        self.y = part_of(problem.y, problem.candidates)
-        self.scale = np.empty(len(self.y))  # the derivative of b in the slack
+    def prepare(self) -> None:
+        self.loss, n = self.problem.loss, len(self.y)
+        self.scale = np.empty(n)  # the derivative of b in the slack
         self.gram: Array | None = None  # of the free rows, with these weights
-        self.exact = False
-        self.weight = np.zeros(len(self.y))
-        super().__init__(problem, w, alpha, stop)
+        self.weight, self.exact = np.zeros(n), False
         # How many parts there are, and how many where each adds to weights of its own.
-        self.parts, self.adding = self.passes.count_fine_parts(len(self.y))
-
-    def attach(self, problem: MemoryProblem) -> None:
-        super().attach(problem)
-        self.workers = self.passes.workers  # of the team
-        self.phases: Phases | None = None
-        self.team: Team | None = None
+        self.parts, self.adding = self.passes.count_fine_parts(n)
+        self.shared = False  # whether threads are divided among several problems, not among parts
 
     def detach(self) -> None:
         """Drop the rows, and a Gram matrix as large as many of them."""
         super().detach()
-        self.phases = self.team = self.gram = None
+        self.gram = None
+        for name in ("phases", "team"):
+            self.__dict__.pop(name, None)
 
     def first_slack(self) -> Array:
         return self.problem.slack_at_zero()
@@ -78,99 +56,81 @@ class BinarySlacks(MemorySlacks):
         return -self.y[part] * scores
 
     def measure(self, rho: float, step: float, settled: bool) -> tuple[Array, Array]:
-        how = {RHO: rho, STEP: step, SETTLED: settled}
-        phases = self._do(MEASURE, self.adding, how)
-        weights = phases.weights[:, : self.passes.n_weights].sum(axis=0)
-        return weights, phases.sums[: self.adding].sum(axis=0)
+        sums = self._do(kernel.MEASURE, self.adding, rho, step, settled)
+        return self.phases.weights[:, : self.passes.n_weights].sum(axis=0), sums
 
     def imply(self, rho: float, step: float, settled: bool, coef: Array) -> Array:
-        """Do what `measure` does on one thread, but fill in coefficients instead of the weights."""
-        sums = imply_dual(
-            slack=self.slack,
-            along=self.along,
-            step=step,
-            anchor=self.anchor,
-            settled=settled,
-            cost=self.cost,
-            loss=self.loss,
-            rho=rho,
-            b=self.b,
-            scale=self.scale,
-        )
+        """Do what `measure` does, but fill in the rows' coefficients instead of the weights."""
+        sums = self._do(kernel.IMPLY, self.n_parts, rho, step, settled)
         np.multiply(self.b, self.y, out=coef)
-        return np.array(sums)
+        return sums
 
     def aim(self, p: Array, rho: float, t: float) -> Array:
-        return self._do(AIM, self.parts, {RHO: rho, T: t}, p).sums.sum(axis=0)
+        self.phases.direction[:] = p
+        return self._do(kernel.AIM, self.n_parts, rho, t)
 
     def aim_by_scores(self, scores: Array, rho: float, t: float) -> Array:
-        """Do what `aim` does on one thread, from the responses to p."""
+        """Do what `aim` does, from the responses to p."""
         np.multiply(-self.y, scores, out=self.along)
-        return self.slope_alone(rho, t)
+        return self.slope(rho, t)
 
     def slope(self, rho: float, t: float) -> Array:
-        return self._do(SLOPE, self.parts, {RHO: rho, T: t}).sums.sum(axis=0)
-
-    def slope_alone(self, rho: float, t: float) -> Array:
-        """Return `slope`, computed on one thread."""
-        return np.array(slope(self.slack, self.along, self.anchor, self.cost, self.loss, rho, t))
+        return self._do(kernel.SLOPE, self.n_parts, rho, t)
 
     def duals(self) -> Array | SlottedDuals:
-        self._dismiss()  # a certificate's passes come next
+        self.team.dismiss()  # a certificate's passes come next
         return super().duals()
-
-    def _dismiss(self) -> None:
-        if self.team is not None:
-            self.team.dismiss()
 
     def hessian(self, rho: float, exact: bool) -> tuple[Array | None, float]:
         # From that of the step before, where the weights of few rows have changed since.
         if exact and not self.exact:
             self.gram, self.exact = None, True
-        whole = self.gram is None
-        phases, n_picked, n_weighted = self._pick_changed(rho, whole)
-        if not whole and n_picked >= n_weighted:
-            whole = True
-            phases, n_picked, _ = self._pick_changed(rho, whole)
-        if self.gram is None or whole:
+        n_picked, n_weighted = self._pick_changed(rho, self.gram is None)
+        if self.gram is not None and n_picked >= n_weighted:
+            self.gram = None
+            n_picked, _ = self._pick_changed(rho, whole=True)
+        if self.gram is None:
             self.gram = np.zeros((self.passes.n_weights, self.passes.n_weights))
-        gram, add = self.gram, self._add_picked if len(phases.halves) else self._pass_picked
-        if not add(phases, n_picked, gram):
+        add = self._add_picked if len(self.phases.halves) else self._pass_picked
+        gram = self.gram
+        if not add(n_picked, gram):
             self.gram = None
             return None, 1.0
         return gram, 1.0 / rho if rho > 0.0 else 1.0
 
-    def _pick_changed(self, rho: float, whole: bool) -> tuple[Phases, int, int]:
+    def _pick_changed(self, rho: float, whole: bool) -> tuple[int, int]:
         """Pick the rows whose weight in the Gram matrix has changed, or all with a weight.
 
         Returns their number, and the number of rows with a weight.
         """
-        phases, total = self._do(CHANGED, self.parts, {RHO: rho, WHOLE: whole}), 0
-        picked, weighted = phases.found.T
+        self._do(kernel.CHANGED, self.parts, rho, 0.0, whole)
+        rows, total = self.phases.picked, 0
+        picked, weighted = self.phases.found.T
         for part, count in enumerate(picked.tolist()):
-            first = len(phases.picked) * part // self.parts
-            phases.picked[total : total + count] = phases.picked[first : first + count]
+            first = len(rows) * part // self.parts
+            rows[total : total + count] = rows[first : first + count]
             total += count
-        return phases, total, int(weighted.sum())
+        return total, int(weighted.sum())
 
-    def _add_picked(self, phases: Phases, n_picked: int, gram: Array) -> bool:
+    def _add_picked(self, n_picked: int, gram: Array) -> bool:
         """Add picked rows to the Gram matrix inside the kernel; return False if told to stop."""
+        phases = self.phases
         count = max(min(len(phases.halves), n_picked // _tuning.PICKED_ROWS), 1)
         at_once = max(int(count * _tuning.PAIRS_PER_CALL / self.passes.per_row**2), 1)
         for first in range(0, max(n_picked, 1), at_once):
             phases.span[:] = first, min(first + at_once, n_picked)
-            self._do(GRAM, count, {})
+            self._do(kernel.GRAM, count)
             if self.stop():
                 return False
         half = phases.halves[:count].sum(axis=0)
         add_lower(half + half.T, 1.0, gram)
         return True
 
-    def _pass_picked(self, phases: Phases, n_picked: int, gram: Array) -> bool:
+    def _pass_picked(self, n_picked: int, gram: Array) -> bool:
         """Do what `_add_picked` does by a pass, for dense rows and many features."""
-        self._dismiss()
-        picked = phases.picked[:n_picked]
-        rows, change = self.members[picked], phases.change[picked]
+        self.team.dismiss()
+        picked = self.phases.picked[:n_picked]
+        rows, change = self.members[picked], self.phases.change[picked]
         return self.passes.add_gram(rows, change, gram, self.stop, self.exact)
 
     def product(self, v: Array, rho: float) -> Array:
@@ -180,26 +140,30 @@ class BinarySlacks(MemorySlacks):
         self.passes.add_product(members, v, lambda some, scores: scale[some] * scores, out)
         return out
 
-    def _do(
-        self, phase: int, count: int, numbers: dict[int, float], direction: Array | None = None
-    ) -> Phases:
-        """Let the team do a phase of `count` parts; return what it has written."""
-        if self.phases is None or self.team is None:
-            self.phases = self._new_phases()
-            self.team = Team(self.workers, partial(newton_phases, self.phases))
-        for place, number in numbers.items():
-            self.phases.numbers[place] = number
-        if direction is not None:
-            self.phases.direction[:] = direction
-        self.team.do(phase, count)
-        return self.phases
+    @property
+    def n_parts(self) -> int:
+        """How many parts the passes of a problem have that is measured beside others, or alone."""
+        return 1 if self.shared else self.parts
 
-    def _new_phases(self) -> Phases:
-        n, d = len(self.members), self.passes.n_weights
-        by_passes = self.passes.gram_by_products
-        parts = _tuning.GRAM_PARTS
-        halves = 0 if by_passes or parts * d**2 > SMALL_SUMS else parts
-        return Phases(
+    def _do(self, phase: int, count: int, *numbers: float) -> Array:
+        """Let the team do a phase of `count` parts; return the sums over them."""
+        self.phases.numbers[: len(numbers)] = numbers
+        self.team.do(phase, count)
+        return self.phases.sums[:count].sum(axis=0)
+
+    @cached_property
+    def team(self) -> Team:
+        """The threads that do phases."""
+        workers = Workers() if self.shared else self.passes.workers
+        return Team(workers, partial(kernel.newton_phases, self.phases))
+
+    @cached_property
+    def phases(self) -> kernel.Phases:
+        """What phases read and write."""
+        n, d, halves = len(self.members), self.passes.n_weights, _tuning.GRAM_PARTS
+        if self.passes.gram_by_products or halves * d**2 > SMALL_SUMS:
+            halves = 0
+        return kernel.Phases(
             rows=self.passes.rows,
             members=self.members,
             y=self.y,
@@ -214,7 +178,7 @@ class BinarySlacks(MemorySlacks):
             picked=np.empty(n, np.int64),
             change=np.empty(n),
             span=np.zeros(2, np.int64),
-            numbers=np.zeros(5),
+            numbers=np.zeros(3),
             direction=np.zeros(d),
             weights=np.empty((self.adding, -(-d // PADDING) * PADDING)),
             sums=np.empty((self.parts, 2)),

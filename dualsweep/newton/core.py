@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
 import numpy as np
 
-from .._typing import Array, DeviceArray
+from .._typing import Array, DeviceArray, Namespace
 from ..kernels.certificate import relative
-from ..problems.run import Run, poll_all
-from .backend import Backend, StartOverError
-from .gradients import conjugate_gradients
+from ..problems.run import poll_all
+from .backend import Backend, Hessian, StartOverError
+from .tuning import Tuning
 
 # A direction that is not finite ends the method. (Each thread has settings of its own.)
 silent = np.errstate(over="ignore", invalid="ignore", divide="ignore")
 
+# The arrays of an `Iterate` with an entry per problem.
+PER_PROBLEM = "tol rho step settled tried stuck fresh by_factors inner_gap primal gap"
+
 
 @silent
-def newton(backend: Backend, runs: Sequence[Run]) -> Array:
-    """Take Newton steps until each run is over or gets stuck.
-
-    Parameters
-    ----------
-    backend : Backend
-        The rows, for as many problems as there are runs.
-    runs : sequence of Run
-        Limits, certificates and history of each problem.
-
-    Returns
-    -------
-    array
-        The penalty rho that each problem ended with.
-    """
-    iterate = Iterate(backend, runs)
+def newton(backend: Backend) -> None:
+    """Take Newton steps until each run is over or gets stuck."""
+    iterate = Iterate(backend)
     while True:
         try:
-            iterate.go()
-            return iterate.last_rho
+            return iterate.go()
         except StartOverError:
             iterate.begin()
 
@@ -44,19 +33,16 @@ def newton(backend: Backend, runs: Sequence[Run]) -> Array:
 class Iterate:
     """The weights w of some problems, the gaps they leave, and how they move on."""
 
-    def __init__(self, backend: Backend, runs: Sequence[Run]) -> None:
-        self.backend = backend
-        self.runs = np.array(runs, dtype=object)
-        self.numbers = np.arange(len(runs))  # of the problems that are left
-        self.last_rho = np.zeros(len(runs))
-        self.steps = 0
+    def __init__(self, backend: Backend) -> None:
+        self.backend, self.steps = backend, 0
         self.begin()
 
     def begin(self) -> None:
         """Start from the runs' weights and dual variables."""
         self.w, self.rho = self.backend.begin()
         self.tuning = self.backend.tuning
-        n = len(self.runs)
+        n = len(self.backend.runs)
+        self.tol = np.array([run.tol for run in self.backend.runs])
         self.step, self.settled = np.zeros(n), np.zeros(n, bool)  # since slacks were last measured
         self.tried = np.full(n, np.inf)  # what was near enough for an attempt that failed
         self.stuck, self.fresh = np.zeros((2, n), bool)  # fresh: adopted since the last step
@@ -85,21 +71,20 @@ class Iterate:
         if not self.fresh[~self.converged].all():
             self.measure()
             self.adopt(~self.converged & ~self.fresh)
-        self.last_rho[self.numbers] = self.rho
 
     def poll(self) -> bool:
         """Return whether to stop at once."""
-        return poll_all(self.runs)
+        return poll_all(self.backend.runs)
 
     @property
     def over(self) -> Array:
         """Which problems need no more steps, or may take none."""
-        return np.array([run.over for run in self.runs])
+        return np.array([run.over for run in self.backend.runs])
 
     @property
     def converged(self) -> Array:
         """Which problems are solved."""
-        return np.array([run.converged for run in self.runs])
+        return np.array([run.converged for run in self.backend.runs])
 
     def measure(self) -> None:
         """Compute b, the gradient, and the gaps they prove."""
@@ -108,12 +93,13 @@ class Iterate:
         self.gradient, self.inner_gap = found.gradient, found.inner_gap
         self.primal = 0.5 * found.size + found.losses
         self.gap = self.inner_gap + np.maximum(found.excess, 0.0)
+        for run, rho in zip(self.backend.runs, self.rho.tolist(), strict=True):
+            run.rho = rho
 
     def try_certificates(self) -> None:
         """Certify the points that seem to be good enough, unless an attempt has just failed."""
         near = self.inner_gap if self.backend.weights_of_b else self.gap
-        tol = np.array([run.tol for run in self.runs])
-        ready = (self.gap <= self.tuning.try_at * tol * self.primal) & ~self.over
+        ready = (self.gap <= self.tuning.try_at * self.tol * self.primal) & ~self.over
         ready &= near < self.tuning.retry * self.tried
         self.tried[ready] = near[ready]
         self.adopt(ready)
@@ -127,8 +113,7 @@ class Iterate:
     @property
     def at_last_anchor(self) -> Array:
         """Where the solution of the inner problem proves enough."""
-        tol = np.array([run.tol for run in self.runs])
-        return self.gap - self.inner_gap <= self.tuning.last_anchor * tol * self.primal
+        return self.gap - self.inner_gap <= self.tuning.last_anchor * self.tol * self.primal
 
     @property
     def is_settled(self) -> Array:
@@ -138,13 +123,10 @@ class Iterate:
 
     def keep(self, going: Array) -> None:
         """Drop the other problems."""
-        self.last_rho[self.numbers] = self.rho
-        stay = np.flatnonzero(going)
+        stay, take = np.flatnonzero(going), self.backend.space.take
         self.backend.keep(stay)
-        self.w, self.gradient = (
-            self.backend.take(each, stay, 1) for each in (self.w, self.gradient)
-        )
-        for name in PER_PROBLEM:
+        self.w, self.gradient = take(self.w, stay, 1), take(self.gradient, stay, 1)
+        for name in PER_PROBLEM.split():
             setattr(self, name, getattr(self, name)[stay])
 
     def move(self, going: Array) -> Array:
@@ -154,20 +136,12 @@ class Iterate:
         todo = going & np.isfinite(pp) & (first < 0.0)
         if not todo.any():
             return todo
-        slopes = self.backend.aim(p, self.rho)
-        products = np.array([wp, pp, first])
-
-        def search(part: slice) -> Array:
-            return self.line_search(todo[part], products[:, part], slopes[:, part], part)
-
-        if self.backend.apart:
-            parts = [slice(j, j + 1) for j in range(len(todo))]
-            t = np.concatenate(self.backend.map(lambda j: search(parts[j]), range(len(todo))))
-        else:
-            t = search(slice(0, len(todo)))
-        self.w = self.backend.move(self.w, p, t)
-        self.step = t
-        return t > 0.0
+        slopes, products = self.backend.aim(p, self.rho), np.array([wp, pp, first])
+        self.step = self.backend.search(
+            lambda part: self.line_search(todo[part], products[:, part], slopes[:, part], part)
+        )
+        self.w = self.backend.move(self.w, p, self.step)
+        return self.step > 0.0
 
     def direction(self, going: Array) -> DeviceArray:
         """Return ``-Hessian^-1 gradient`` of the problems that are going, or about that."""
@@ -176,14 +150,9 @@ class Iterate:
         if iterative.any():
             left = np.where(self.at_last_anchor, self.tuning.forcing_last, self.tuning.forcing)
             most = min(self.tuning.cg_steps, max(backend.direct_worth, 1.0))
-            hessian = backend.hessian(self.rho)
-            try:
-                with backend.roughly():
-                    p, short = conjugate_gradients(
-                        hessian, self.gradient, iterative, left, most, self.tuning, self.poll
-                    )
-            finally:
-                hessian.close()
+            hessian, more = backend.hessian(self.rho), (left, most, self.tuning, self.poll)
+            with hessian.in_use():
+                p, short = conjugate_gradients(hessian, self.gradient, iterative, *more)
             if np.isfinite(backend.direct_worth):
                 self.by_factors |= short
         wanted = going & self.by_factors & ~iterative
@@ -217,23 +186,73 @@ class Iterate:
         self.steps += 1
         self.fresh &= ~moved
         for j in np.flatnonzero(moved).tolist():
-            run: Run = self.runs[j]
+            run = self.backend.runs[j]
             run.n_newton += 1
             gap = relative(float(self.gap[j]), float(self.primal[j]))
             run.tick(gap, self.backend.column(self.w, j))
 
 
-PER_PROBLEM = (
-    "runs",
-    "numbers",
-    "rho",
-    "step",
-    "settled",
-    "tried",
-    "stuck",
-    "fresh",
-    "by_factors",
-    "inner_gap",
-    "primal",
-    "gap",
-)
+def conjugate_gradients(
+    hessian: Hessian,
+    gradient: DeviceArray,
+    wanted: Array,
+    left: Array,
+    most: float,
+    tuning: Tuning,
+    stop: Callable[[], bool],
+) -> tuple[DeviceArray, Array]:
+    """Solve ``Hessian p = -gradient`` for the problems that are wanted.
+
+    Only the part `left` of each gradient, as the preconditioner measures it, may be left. Gives up
+    after `most` steps, or when `stop` returns true. Returns the solutions, 0 for problems that are
+    not wanted, and which of them are less accurate than that.
+    """
+    space, xp = hessian.space, hessian.space.xp
+    active = space.asarray(wanted)
+    residual = hessian.rounded(xp.where(active, -gradient, xp.zeros_like(gradient)))
+    solution = xp.zeros_like(residual)
+    scaled = p = hessian.precondition(residual)
+    size = hessian.dots(residual, scaled)
+    forcing = space.asarray(left**2, size.dtype)
+    enough = size * (xp.minimum(forcing, size) if tuning.superlinear else forcing)
+    places, done = np.arange(len(wanted)), []
+    steps = 0
+    while True:
+        going = space.numpy(active)
+        if not going.any() or steps >= most or stop():
+            break
+        if going.sum() <= tuning.cg_leave * len(going) and len(going) > 1:
+            stay, go = np.flatnonzero(going), np.flatnonzero(~going)
+            done.append((places[go], space.take(solution, go, 1)))
+            places, going = places[stay], going[stay]
+            p, residual, solution = (space.take(a, stay, 1) for a in (p, residual, solution))
+            size, enough, active = (space.take(a, stay, 0) for a in (size, enough, active))
+            hessian = hessian.keep(stay)
+        product = hessian.product(p)
+        curvature = hessian.dots(p, product)
+        flat = active & ~(curvature > 0)
+        active = active & ~flat
+        length = _ratio(xp, size, curvature, active)
+        if steps == 0:  # along an intercept that no row holds
+            length = xp.where(flat, xp.ones_like(length), length)
+        solution = solution + length * p
+        residual = residual - length * product
+        scaled = hessian.precondition(residual)
+        before, size = size, hessian.dots(residual, scaled)
+        active = active & (size > enough)
+        p = scaled + _ratio(xp, size, before, active) * p
+        steps += 1
+    short = np.zeros(len(wanted), bool)
+    short[places[going]] = True
+    if not done:
+        return solution, short
+    done.append((places, solution))
+    order = np.argsort(np.concatenate([numbers for numbers, _ in done]))
+    whole = xp.concat([columns for _, columns in done], axis=1)
+    return space.take(whole, order, 1), short
+
+
+def _ratio(xp: Namespace, a: DeviceArray, b: DeviceArray, chosen: DeviceArray) -> DeviceArray:
+    """Return a / b where that is chosen and b positive, elsewhere 0."""
+    chosen = chosen & (b > 0)
+    return xp.where(chosen, a / xp.where(chosen, b, xp.ones_like(b)), xp.zeros_like(a))

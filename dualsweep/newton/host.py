@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from math import inf
-from typing import Any, cast
+from collections.abc import Callable
+from math import inf, prod
+from typing import cast
 
 import numpy as np
 
@@ -15,11 +15,10 @@ from .._typing import Array
 from ..problems.run import PointRun
 from ..rows.passes import Passes
 from . import multiclass  # noqa: F401  (registers its slacks)
-from .backend import Backend, Hessian, Made, Measured
+from .backend import Backend, Hessian, Measured
 from .binary import BinarySlacks
 from .core import newton
 from .slacks import Slacks, slacks_of
-from .tuning import Tuning
 
 
 class HostBackend(Backend):
@@ -28,46 +27,35 @@ class HostBackend(Backend):
     There is one run, or there are several of binary problems that share their dense rows and costs.
     """
 
-    def __init__(self, runs: Sequence[PointRun]) -> None:
+    runs: list[PointRun]
+
+    def __init__(self, *runs: PointRun) -> None:
         self.runs = list(runs)
         problem = runs[0].problem
         passes: Passes | None = getattr(problem, "passes", None)
         self.workers = Workers() if passes is None else passes.workers
-        self.ridge = problem.ridge
-        self.n_weights = int(np.prod(problem.weights_shape))
-
-    @property
-    def direct_worth(self) -> float:
-        return 0.0 if self.n_weights <= _tuning.DIRECT_WEIGHTS else inf
-
-    @property
-    def n_problems(self) -> int:
-        return len(self.runs)
-
-    @property
-    def tuning(self) -> Tuning:
-        return self.slacks[0].tuning
+        self.ridge, self.shape = problem.ridge, problem.weights_shape
+        self.direct_worth = 0.0 if prod(self.shape) <= _tuning.DIRECT_WEIGHTS else inf
 
     def begin(self) -> tuple[Array, Array]:
-        weights = [_first_weights(run) for run in self.runs]
+        def start(run: PointRun) -> tuple[Array, Slacks]:
+            w = run.w.copy("K")
+            if run.primal > run.problem.primal_at_zero:  # worse than no weights at all
+                w[:] = 0.0
+            return w, slacks_of(run.problem, w, run.alpha, run.poll)
 
-        def slacks(j: int) -> Slacks:
-            run = self.runs[j]
-            return slacks_of(run.problem, weights[j], run.alpha, run.poll)
-
-        self.slacks = self.map(slacks, range(len(self.runs)))
+        weights, slacks = zip(*self.workers.map(start, self.runs), strict=True)
+        self.slacks = list(slacks)
         if len(self.runs) > 1:
             for each in self._together:
-                each.workers = Workers()  # small work within one problem stays on one thread
-        self.exact = [False] * len(self.runs)
-        rho = [self._first_rho(run.problem) for run in self.runs]
+                each.shared = True
+        self.tuning, self.exact = self.slacks[0].tuning, [False] * len(self.runs)
+        rho = [
+            0.0 if each.smooth else float(self.tuning.first_rho * each.scale / each.mean_cost)
+            for each in (run.problem for run in self.runs)
+        ]
         w = weights[0] if weights[0].ndim == 2 else np.array(weights).T
         return w, np.array(rho)
-
-    def _first_rho(self, problem: Any) -> float:
-        if problem.smooth:
-            return 0.0
-        return float(self.tuning.first_rho * problem.scale / problem.mean_cost)
 
     @property
     def _together(self) -> list[BinarySlacks]:
@@ -92,25 +80,28 @@ class HostBackend(Backend):
         inner = [
             run.problem.gap_of_gradient(self._flat(gradient, j)) for j, run in enumerate(self.runs)
         ]
-        return Measured(gradient, np.array(inner), self.dots(penalised, w), *sums)
+        return Measured(gradient, np.array(inner), self._dots(penalised, w), *sums)
 
-    def dots(self, A: Array, B: Array) -> Array:
+    def _dots(self, A: Array, B: Array) -> Array:
         return np.array([self._flat(A, j) @ self._flat(B, j) for j in range(len(self.runs))])
 
     def along(self, w: Array, p: Array, gradient: Array) -> Array:
-        penalised = self.ridge * p
-        return np.array([self.dots(w, penalised), self.dots(p, penalised), self.dots(gradient, p)])
+        p_penalised = self.ridge * p
+        return np.array(
+            [self._dots(w, p_penalised), self._dots(p, p_penalised), self._dots(gradient, p)]
+        )
 
     def aim(self, p: Array, rho: Array) -> Array:
         if len(self.runs) > 1:
             return aim_together(self._together, p, rho)
-        shape = self.runs[0].problem.weights_shape
-        return self.slacks[0].aim(p.reshape(shape), float(rho[0]), 1.0)[:, None]
+        return self.slacks[0].aim(p.reshape(self.shape), float(rho[0]), 1.0)[:, None]
 
     def slope(self, t: Array, rho: Array, part: slice) -> Array:
-        j = part.start
-        slope = self.slacks[j].slope if len(self.runs) == 1 else self._together[j].slope_alone
-        return slope(float(rho[0]), float(t[0]))[:, None]
+        return self.slacks[part.start].slope(float(rho[0]), float(t[0]))[:, None]
+
+    def search(self, line_search: Callable[[slice], Array]) -> Array:
+        parts = [slice(j, j + 1) for j in range(len(self.runs))]
+        return np.concatenate(self.workers.map(line_search, parts))
 
     def move(self, w: Array, p: Array, t: Array) -> Array:
         for j in np.flatnonzero(t).tolist():
@@ -122,43 +113,39 @@ class HostBackend(Backend):
         out = np.full_like(gradient, np.nan)
 
         def solve(j: int) -> None:
-            solution = self._direct_one(j, float(rho[j]), self._flat(gradient, j))
-            if solution is not None:
-                own = self._own(out, j)
-                own[...] = solution.reshape(own.shape)
+            factor = None
+            while factor is None:
+                matrix, scale = self.slacks[j].hessian(float(rho[j]), self.exact[j])
+                if matrix is None:
+                    return
+                factor = regular_cholesky(matrix, np.ravel(self.ridge), scale)
+                if self.exact[j]:
+                    break
+                self.exact[j] = factor is None  # sums in float32 are too rough for a small rho
+            own, right = self._own(out, j), self._flat(gradient, j)
+            solution = right if factor is None else cholesky_solve(factor, right)
+            own[...] = -solution.reshape(own.shape)
 
-        self.map(solve, np.flatnonzero(wanted).tolist())
+        self.workers.map(solve, np.flatnonzero(wanted).tolist())
         return out
-
-    def _direct_one(self, j: int, rho: float, gradient: Array) -> Array | None:
-        matrix, scale = self.slacks[j].hessian(rho, self.exact[j])
-        if matrix is None:
-            return None
-        factor = regular_cholesky(matrix, np.ravel(self.ridge), scale)
-        if factor is None and not self.exact[j]:  # sums in float32 are too rough for a small rho
-            self.exact[j] = True
-            return self._direct_one(j, rho, gradient)
-        return -gradient if factor is None else -cholesky_solve(factor, gradient)
 
     def hessian(self, rho: Array) -> Hessian:
         [slacks], penalty = self.slacks, float(rho[0])  # several problems take direct steps
-        shape = self.runs[0].problem.weights_shape
-        return slacks.preconditioned(penalty) or PlainHessian(slacks, self.ridge, penalty, shape)
+        plain = PlainHessian(slacks, self.ridge, penalty, self.shape)
+        return slacks.preconditioned(penalty) or plain
 
     def adopt(self, w: Array, rho: Array, chosen: Array) -> None:
-        self.map(lambda j: self.runs[j].adopt(self.slacks[j].duals()), chosen.tolist())
+        self.workers.map(lambda j: self.runs[j].adopt(self.slacks[j].duals()), chosen.tolist())
 
     def keep(self, stay: Array) -> None:
         self.runs = [self.runs[j] for j in stay]
         self.slacks = [self.slacks[j] for j in stay]
         self.exact = [self.exact[j] for j in stay]
+        for each in self._together:
+            each.shared = len(stay) > 1
 
     def column(self, w: Array, j: int) -> Array:
-        return self._own(w, j).reshape(self.runs[0].problem.weights_shape)
-
-    def map(self, function: Callable[[int], Made], items: Iterable[int]) -> list[Made]:
-        """Return what a function makes of each item, by the threads of the passes."""
-        return self.workers.map(function, items)
+        return self._own(w, j).reshape(self.shape)
 
 
 class PlainHessian(Hessian):
@@ -175,14 +162,6 @@ class PlainHessian(Hessian):
 
     def dots(self, A: Array, B: Array) -> Array:
         return np.array([A.ravel() @ B.ravel()])
-
-
-def _first_weights(run: PointRun) -> Array:
-    """Return the weights to start from: the run's, unless these are worse than none at all."""
-    w = run.w.copy("K")
-    if run.primal > run.problem.primal_at_zero:
-        w[:] = 0.0
-    return w
 
 
 def shares_passes(passes: Passes) -> bool:
@@ -229,4 +208,4 @@ def newton_on_host(*runs: PointRun) -> None:
 
     Several runs are of binary problems that share their rows and their costs; see `shares_passes`.
     """
-    newton(HostBackend(runs), runs)
+    newton(HostBackend(*runs))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from math import prod
 
 import numpy as np
 
@@ -11,19 +13,11 @@ from .. import _tuning
 from .._symmetric import add_lower, regular_cholesky
 from .._team import Team
 from .._typing import Array
-from ..kernels.class_blocks import PRODUCT, SOLVE, SUM, ClassPhases, class_phases
-from ..kernels.duals import SlottedDuals
-from ..kernels.newton_multiclass import (
-    add_curvature,
-    aim_multiclass,
-    curvature_diagonal,
-    curvature_factors,
-    implied_dual_multiclass,
-    slope_multiclass,
-)
+from ..kernels import newton_multiclass as kernel
+from ..kernels.newton_multiclass import ClassSlacks, CurvedRows
 from ..problems.multiclass import MulticlassProblem
 from .backend import Hessian
-from .slacks import MemorySlacks, part_of, slacks_of
+from .slacks import MemorySlacks, slacks_of
 from .tuning import BLOCKS, BLOCKS_WORTH, MULTICLASS
 
 TABLES = 6  # of rows and classes, that Newton steps have
@@ -46,30 +40,23 @@ def has_room(problem: MulticlassProblem) -> bool:
 
 
 class MulticlassSlacks(MemorySlacks):
-    """The slacks of a problem of many classes; for the parameters see `MemorySlacks`."""
+    """The slacks of a problem of many classes."""
 
-    def __init__(
-        self,
-        problem: MulticlassProblem,
-        w: Array,
-        alpha: Array | SlottedDuals,
-        stop: Callable[[], bool],
-    ) -> None:
-        self.joint, self.n_classes = problem.joint, problem.n_classes
-        self.y = part_of(problem.y, problem.candidates)
-        super().__init__(problem, w, alpha, stop)
+    problem: MulticlassProblem
+
+    def prepare(self) -> None:
         self.light = max(_tuning.LIGHT_ROWS // self.n_classes, 1)
         self.u = np.empty_like(self.slack)  # what b is the projection of
         self.free = np.empty(self.slack.shape, bool)  # which dual variables move with their slacks
         self.bound = np.empty(len(self.y), bool)  # whether their sum does not
-        # The rows with free dual variables, once they are known.
-        self.curved: tuple[Array, Array, Array, Array] | None = None
-        self.in_blocks = w.size > _tuning.DIRECT_WEIGHTS and has_blocks(problem)
-        self.tuning = BLOCKS if self.in_blocks else MULTICLASS
+        self.curved: CurvedRows | None = None  # once it is known
+        few = prod(self.problem.weights_shape) <= _tuning.DIRECT_WEIGHTS
+        self.tuning = MULTICLASS if few or not has_blocks(self.problem) else BLOCKS
         self.factors: Array | None = None  # of the Hessian's blocks of single classes
         self.cg_steps = 0  # that the latest direction took with them
 
     def first_slack(self) -> Array:
+        self.joint, self.n_classes = self.problem.joint, self.problem.n_classes
         return (np.arange(self.n_classes) != self.y[:, None]).astype(np.float64)
 
     def change(self, part: slice, scores: Array) -> Array:
@@ -80,26 +67,12 @@ class MulticlassSlacks(MemorySlacks):
             self.anchor, self.b = self.b, self.anchor
         self.curved = None
         sums: dict[int, tuple[float, float]] = {}  # by first row, to be added up in order
-        weights = self.problem.zero_weights()
+        weights, joint = self.problem.zero_weights(), self.joint
 
         def coef(part: slice) -> Array:
-            made = np.empty((part.stop - part.start, self.n_classes))
-            sums[part.start] = implied_dual_multiclass(
-                slack=self.slack[part],
-                along=self.along[part],
-                step=step,
-                anchor=self.anchor[part],
-                y=self.y[part],
-                cost=self.cost[part],
-                joint=self.joint,
-                rho=rho,
-                u=self.u[part],
-                b=self.b[part],
-                free=self.free[part],
-                bound=self.bound[part],
-                signed=made,
-            )
-            return made
+            rows, signed = self._rows(part), np.empty((part.stop - part.start, self.n_classes))
+            sums[part.start] = kernel.implied_dual_multiclass(rows, joint, rho, step, signed)
+            return signed
 
         self.passes.add_weighted(self.members, coef, weights)
         in_order = [sums[first] for first in sorted(sums)]
@@ -107,90 +80,66 @@ class MulticlassSlacks(MemorySlacks):
 
     def aim(self, p: Array, rho: float, t: float) -> Array:
         def look(part: slice, scores: Array, totals: Array) -> None:
-            totals += aim_multiclass(
-                scores=scores,
-                y=self.y[part],
-                u=self.u[part],
-                cost=self.cost[part],
-                joint=self.joint,
-                rho=rho,
-                t=t,
-                q=self.along[part],
-                v=np.empty(self.n_classes),
-            )
+            v = np.empty(self.n_classes)
+            totals += kernel.aim_multiclass(self._rows(part), scores, self.joint, rho, t, v)
 
         return self.passes.scan(self.members, p, look, 2)
 
     def slope(self, rho: float, t: float) -> Array:
         def slope_of(part: slice, sums: Array) -> None:
-            sums[:] = slope_multiclass(
-                u=self.u[part],
-                q=self.along[part],
-                y=self.y[part],
-                cost=self.cost[part],
-                joint=self.joint,
-                rho=rho,
-                t=t,
-                v=np.empty(self.n_classes),
-            )
+            v = np.empty(self.n_classes)
+            sums[:] = kernel.slope_multiclass(self._rows(part), self.joint, rho, t, v)
 
         sums = np.zeros(2)
         self.passes.add_parts(slope_of, self.passes.parts(len(self.members), self.light), sums)
         return sums
 
-    def curved_rows(self) -> tuple[Array, Array, Array, Array]:
-        """Return the rows with free dual variables, their classes, and their `free` and `bound`.
+    def _rows(self, part: slice) -> ClassSlacks:
+        tables = self.slack, self.along, self.anchor, self.u, self.b, self.free, self.bound
+        return ClassSlacks(*(a[part] for a in (self.y, self.cost, *tables)))
 
-        A single free one does not move if the sum of the row is at its bound.
-        """
+    def curved_rows(self) -> CurvedRows:
+        """Return the rows whose dual variables move with their slacks."""
+
+        def curved_of(part: slice) -> Array:  # a single free one does not move if the sum cannot
+            numbers = np.count_nonzero(self.free[part], axis=1)
+            return part.start + np.flatnonzero(numbers > self.bound[part])
+
         if self.curved is None:
-            rows = np.concatenate(self.passes.each(self._curved_of, len(self.y), self.light))
-            self.curved = rows, self.y[rows], self.free[rows], self.bound[rows]
+            rows = np.concatenate(self.passes.each(curved_of, len(self.y), self.light))
+            arrays = self.members, self.y, self.free, self.bound
+            self.curved = CurvedRows(*(a[rows] for a in arrays))
         return self.curved
 
-    def _curved_of(self, part: slice) -> Array:
-        numbers = np.count_nonzero(self.free[part], axis=1)
-        return part.start + np.flatnonzero(numbers > self.bound[part])
-
     def hessian(self, rho: float, exact: bool) -> tuple[Array | None, float]:
-        k = self.n_classes
-        rows, y, free, bound = self.curved_rows()
+        k, curved = self.n_classes, self.curved_rows()
 
         def factors(some: slice) -> tuple[Array, Array, Array]:
             n = some.stop - some.start
             counts, classes = np.empty(n, np.int64), np.empty((n, k), np.int64)
             M = np.empty((n, k, k))
-            curvature_factors(y[some], free[some], bound[some], rho, counts, classes, M)
+            part = CurvedRows(*(a[some] for a in curved))
+            kernel.curvature_factors(part, rho, counts, classes, M)
             return counts, classes, M
 
-        return self.passes.gram_many(self.members[rows], factors, k, self.stop), 1.0
+        return self.passes.gram_many(curved.members, factors, k, self.stop), 1.0
 
     def product(self, v: Array, rho: float) -> Array:
-        rows, y, free, bound = self.curved_rows()
-        members, k, narrow = self.members[rows], self.n_classes, self.passes.rows.data.dtype
-        V = v.astype(narrow, order=self.passes.order)  # the direction need not be exact
+        rows, curved, k = self.passes.rows, self.curved_rows(), self.n_classes
+        V = v.astype(rows.data.dtype, order=self.passes.order)  # the direction need not be exact
 
         def add(part: slice, W: Array) -> None:
-            add_curvature(
-                rows=self.passes.rows,
-                members=members[part],
-                y=y[part],
-                free=free[part],
-                bound=bound[part],
-                rho=rho,
-                V=V,
-                out=W,
-                classes=np.empty(k, np.int64),
-                scratch=np.empty((2, k)),
-            )
+            some = CurvedRows(*(a[part] for a in curved))
+            classes, scratch = np.empty(k, np.int64), np.empty((2, k))
+            kernel.add_curvature(rows, some, rho, V, W, classes, scratch)
 
         out: Array = self.problem.zero_weights()
-        parts = self.passes.parts_to_add(len(members), out.size, _tuning.CURVED_ROWS)
+        parts = self.passes.parts_to_add(len(curved.members), out.size, _tuning.CURVED_ROWS)
         self.passes.add_parts(add, parts, out)
         return out
 
     def preconditioned(self, rho: float) -> Hessian | None:
-        if not self.in_blocks:
+        if self.tuning is not BLOCKS:
             return None
         if self.factors is None or self.cg_steps >= BLOCKS_WORTH:
             self._factorise(rho)
@@ -202,9 +151,9 @@ class MulticlassSlacks(MemorySlacks):
 
         To precondition with them, some of many rows stand for all, and float32 is enough.
         """
-        rows, y, free, bound = self.curved_rows()
-        diagonal, d = np.empty(free.shape), self.passes.n_weights
-        curvature_diagonal(y, free, bound, rho, diagonal)
+        curved, d = self.curved_rows(), self.passes.n_weights
+        diagonal = np.empty(curved.free.shape)
+        kernel.curvature_diagonal(curved, rho, diagonal)
         if self.factors is None:
             self.factors = np.empty((self.n_classes, d, d), np.float32)
         factors = self.factors
@@ -213,7 +162,7 @@ class MulticlassSlacks(MemorySlacks):
             own = np.flatnonzero(diagonal[:, m])
             every = max(len(own) // (_tuning.SAMPLE * d), 1)
             own = own[::every]
-            members, scale = self.members[rows[own]], every * diagonal[own, m]
+            members, scale = curved.members[own], every * diagonal[own, m]
             for exact in (False, True):
                 gram, factor = np.zeros((d, d)), None
                 if self.passes.add_gram(members, scale, gram, self.stop, exact):
@@ -233,21 +182,18 @@ class BlockHessian(Hessian):
     """
 
     def __init__(self, slacks: MulticlassSlacks, rho: float) -> None:
-        rows, y, free, bound = slacks.curved_rows()
+        curved = slacks.curved_rows()
         passes, k, factors = slacks.passes, slacks.n_classes, slacks.factors
         assert factors is not None
         d = passes.n_weights
-        parts = passes.parts_to_add(len(rows), d * k, _tuning.CURVED_ROWS)
+        parts = passes.parts_to_add(len(curved.members), d * k, _tuning.CURVED_ROWS)
         n, flat = len(parts), np.empty((len(parts), d * k))
         by_class = flat.reshape(n, k, d).transpose(0, 2, 1)
         direction, product, residual, solved = np.zeros((4, k, d))
         self.slacks, self.n_parts = slacks, n
-        self.phases = ClassPhases(
+        self.phases = kernel.ClassPhases(
             rows=passes.rows,
-            members=slacks.members[rows],
-            y=y,
-            free=free,
-            bound=bound,
+            curved=curved,
             rho=rho,
             bounds=np.array([0, *(part.stop for part in parts)]),
             factors=factors,
@@ -261,14 +207,14 @@ class BlockHessian(Hessian):
             classes=np.empty((n, k), np.int64),
             scratch=np.empty((n, 2, k)),
         )
-        self.team = Team(passes.workers, partial(class_phases, self.phases))
+        self.team = Team(passes.workers, partial(kernel.class_phases, self.phases))
 
     def product(self, p: Array) -> Array:
         self.slacks.cg_steps += 1
         self.phases.direction[...] = p.T
         self.phases.V[...] = p
-        self.team.do(PRODUCT, self.n_parts)
-        self.team.do(SUM, len(self.phases.product))
+        self.team.do(kernel.PRODUCT, self.n_parts)
+        self.team.do(kernel.SUM, len(self.phases.product))
         return self.phases.product.T.copy("F")
 
     def precondition(self, residual: Array) -> Array:
@@ -278,7 +224,7 @@ class BlockHessian(Hessian):
         losses. A block knows of no other class and breaks that constraint; project back.
         """
         self.phases.residual[...] = residual.T
-        self.team.do(SOLVE, len(self.phases.solved))
+        self.team.do(kernel.SOLVE, len(self.phases.solved))
         return (self.phases.solved - self.phases.solved.mean(axis=0)).T
 
     def rounded(self, gradient: Array) -> Array:
@@ -287,7 +233,9 @@ class BlockHessian(Hessian):
     def dots(self, A: Array, B: Array) -> Array:
         return np.array([A.ravel("F") @ B.ravel("F")])
 
-    def close(self) -> None:
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        yield
         self.team.dismiss()
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import singledispatch
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from .._typing import Array
 from ..kernels.duals import SlottedDuals
 from ..problems.binary import BinaryProblem
 from ..problems.multiclass import MulticlassProblem
-from ..rows.passes import Passes
 from .backend import Hessian
 from .tuning import Tuning
 
@@ -21,7 +19,7 @@ from .tuning import Tuning
 MemoryProblem = BinaryProblem | MulticlassProblem
 
 
-class Slacks(ABC):
+class Slacks(Protocol):
     """The slacks of some rows, their anchor, and the dual point b that they imply.
 
     What methods return is summed over the rows, so that rows may be in several places.
@@ -29,22 +27,18 @@ class Slacks(ABC):
 
     tuning: Tuning
 
-    @abstractmethod
     def measure(self, rho: float, step: float, settled: bool) -> tuple[Array, Array]:
         """Take a step, then compute b; return its weights, the losses, and what b fails to prove.
 
         If the inner problem was settled, b becomes the anchor before that.
         """
 
-    @abstractmethod
     def aim(self, p: Array, rho: float, t: float) -> Array:
         """Let p be a whole step; return `slope`."""
 
-    @abstractmethod
     def slope(self, rho: float, t: float) -> Array:
         """Return ``sum_i b_i q_i`` where slacks have changed by t q, and its derivative in t."""
 
-    @abstractmethod
     def hessian(self, rho: float, exact: bool) -> tuple[Array | None, float]:
         """Return a matrix, not to be changed, and a factor: the Hessian without its ridge.
 
@@ -52,7 +46,6 @@ class Slacks(ABC):
         multiplied so, unless it has to be `exact`.
         """
 
-    @abstractmethod
     def product(self, v: Array, rho: float) -> Array:
         """Return the Hessian, without its ridge, times v."""
 
@@ -60,27 +53,12 @@ class Slacks(ABC):
         """Return the Hessian with a preconditioner of its own, if there is one."""
         return None
 
-    @abstractmethod
     def duals(self) -> Any:
         """Return b as dual variables of the problem."""
 
 
 class MemorySlacks(Slacks):
-    """The slacks of rows in memory.
-
-    Parameters
-    ----------
-    problem : BinaryProblem or MulticlassProblem
-        The rows, with labels and costs.
-    w : array
-        The weights to compute slacks of.
-    alpha : array or SlottedDuals
-        Dual variables: the first anchor.
-    stop : callable
-        Returns whether to stop at once.
-    """
-
-    passes: Passes
+    """The slacks at the weights w of rows in memory, with dual variables as the first anchor."""
 
     def __init__(
         self,
@@ -92,12 +70,18 @@ class MemorySlacks(Slacks):
         self.stop = stop
         self.attach(problem)
         self.members: Array = problem.candidates
-        self.cost = part_of(problem.cost, self.members)
+        whole = len(self.members) == len(problem.y)  # then nothing is copied
+        self.y, self.cost = (a if whole else a[self.members] for a in (problem.y, problem.cost))
         self.anchor: Array = problem.duals_of(alpha, self.members)
         self.slack = self.first_slack()
         self.along = np.zeros_like(self.slack)  # how slacks change in a whole step
-        self.passes.scan(self.members, w, self._start, 0)
         self.b = np.empty_like(self.slack)
+
+        def start(part: slice, scores: Array, totals: Array) -> None:
+            self.slack[part] += self.change(part, scores)
+
+        self.passes.scan(self.members, w, start, 0)
+        self.prepare()
 
     def attach(self, problem: MemoryProblem) -> None:
         """Take the rows, as a problem."""
@@ -107,24 +91,17 @@ class MemorySlacks(Slacks):
         """Drop the rows until they are needed again."""
         del self.problem, self.passes
 
-    @abstractmethod
     def first_slack(self) -> Array:
         """Return the slacks of w = 0, in an array of their own."""
 
-    @abstractmethod
+    def prepare(self) -> None:
+        """Make the arrays that the formulation needs besides."""
+
     def change(self, part: slice, scores: Array) -> Array:
         """Return how the slacks of a part change, from its responses."""
 
     def duals(self) -> Array | SlottedDuals:
         return self.problem.alpha_of(self.members, self.b)
-
-    def _start(self, part: slice, scores: Array, totals: Array) -> None:
-        self.slack[part] += self.change(part, scores)
-
-
-def part_of(array: Array, members: Array) -> Array:
-    """Return the numbers of some rows, not to be changed: if it is all rows, nothing is copied."""
-    return array if len(members) == len(array) else array[members]
 
 
 @singledispatch

@@ -60,12 +60,7 @@ MULTICLASS = replace(DIRECT, first_rho=0.5)
 # mnist, C = 1, Crammer-Singer and Weston-Watkins: 11.7 and 8.1 s on one core; with a forcing of 0.2
 # and 0.01 12.4 and 9.5.
 BLOCKS = Tuning(
-    first_rho=5.0,
-    rho_factor=1.3,
-    inner_gap=0.8,
-    forcing=0.3,
-    forcing_last=0.05,
-    superlinear=False,
+    first_rho=5.0, rho_factor=1.3, inner_gap=0.8, forcing=0.3, forcing_last=0.05, superlinear=False
 )
 
 # Rows in partitions: a product with the Hessian is a round.

@@ -23,17 +23,12 @@ from ..rows.passes import column_sums, passes_over
 from ..solvers.path import start_from
 from ..solvers.solve import Start
 from ..training.context import Context
-from ..training.formulations import (
-    LabelledRows,
-    as_targets,
-    check_scale,
-    formulation_of,
-)
+from ..training.formulations import LabelledRows, as_targets, check_scale, formulation_of
 from ..training.problems import SeparateProblems
 from ..training.settings import Settings
 
-# Vectors of weights that a training needs at least for each row of weights of the model: those that
-# are trained, and those of the model, or the sums of a part of the rows.
+# Vectors that a training needs at least for each row of weights of the model: the weights that are
+# trained, and those of the model, or the sums of a part of the rows.
 WEIGHT_COPIES = 2
 
 SMALL = 1 << 24  # bytes that are not worth asking for
@@ -43,22 +38,10 @@ MOST_TOGETHER = 16
 
 
 class TrainingSet:
-    """Rows of X, where they lie, and how much each of them counts.
+    """Rows of X, where they lie, with labels or targets, and how much each of them counts.
 
-    A part of the rows is the same X with weight 0 elsewhere, never a copy.
-
-    Parameters
-    ----------
-    X : array or CSR matrix
-        Rows of float32 or float64, CSR or C-ordered.
-    y : array
-        Labels, or the targets of a regression.
-    weight : array or None
-        The weight of each row, float64.
-    settings : Settings
-        What is trained: classes or regression, and the value of the constant feature.
-    context : Context
-        Where it is trained.
+    X is CSR or C-ordered, in float32 or float64; weights are float64. A part of the rows is the
+    same X with weight 0 elsewhere, never a copy.
     """
 
     def __init__(
@@ -157,8 +140,8 @@ class MemoryProblems(SeparateProblems):
         if len(results) == 1 or all(result.n_iter for result in results):
             return
         used = self.rows.candidates
-        cost = self.rows.cost[used]
-        costs = np.bincount(self.rows.labels[used], cost, minlength=len(formulation.classes))
+        labels, cost = self.rows.labels[used], self.rows.cost[used]
+        costs = np.bincount(labels, cost, minlength=len(formulation.classes))
         idle = formulation.fill_in(results, costs, self.n_rows)
         trained = [result.w for result in results if result.w.any()]
         if idle and trained:
@@ -167,8 +150,8 @@ class MemoryProblems(SeparateProblems):
             reach = np.sqrt(self.rows.sqnorm[used]) * np.linalg.norm(w)
             error = (len(w) + 2) * EPS * (1.0 + reach)
             for p in idle:
-                y = formulation.signs(p, self.rows.labels[used])
-                formulation.give(results[p], w, 1.0 - y * scores, error, cost)
+                slack = 1.0 - formulation.signs(p, labels) * scores
+                formulation.give(results[p], w, slack, error, cost)
 
     def dual_coef(self, results: list[Result]) -> Sparse:
         """Return the model's signed dual variables."""

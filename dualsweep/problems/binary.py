@@ -10,8 +10,13 @@ import numpy as np
 
 from .._typing import Array, DualPoint
 from ..kernels.binary import BinaryData, add_weights, sweep
-from ..kernels.certificate import N_TOTALS, certify_rows, settle_rows, squared_length
-from ..kernels.losses import sum_losses
+from ..kernels.certificate import (
+    N_TOTALS,
+    certify_rows,
+    settle_rows,
+    squared_length,
+    sum_losses,
+)
 from ..kernels.scaling import rescale
 from ..losses import Loss, loss_at, of_numpy
 from ..rows.compensated import compensated_rows, intercept_size, scales_exactly
@@ -21,9 +26,9 @@ from .result import Known, Result
 
 @dataclass(frozen=True)
 class BinaryProblem(MemoryProblem):
-    """A binary problem; see `dualsweep.losses.protocol` for the primal and the dual it stands for.
+    """A problem of two classes, or of regression, which has a target per row and y = 1.
 
-    That of regression has a target per row, and y = 1.
+    For its primal and its dual see `dualsweep.losses.protocol`.
     """
 
     loss: Loss
@@ -41,7 +46,7 @@ class BinaryProblem(MemoryProblem):
 
     @property
     def primal_at_zero(self) -> float:
-        """Objective of w = 0, where the slacks of classes are the same whatever the data."""
+        """Objective of w = 0; the slacks of classes there are the same for all data."""
         if np.ndim(self.target) == 0:
             return float(self.cost.sum()) * loss_at(float(self.target), self.loss)
         return float(sum_losses(self.slack_at_zero(), self.cost[self.candidates], self.loss))
@@ -55,12 +60,12 @@ class BinaryProblem(MemoryProblem):
         return float(sizes.mean()) if sizes.any() else 1.0
 
     def zero_alpha(self) -> Array:
-        """Return dual variables to start from."""
         return np.zeros(self.n_rows)
 
     def slack_at_zero(self) -> Array:
-        """Return what a certificate of w = 0 sees of each row with a cost."""
-        return self._targets(self.candidates)
+        """Return the slacks of w = 0: the targets."""
+        target, members = np.asarray(self.target), self.candidates
+        return target[members] if target.ndim else np.full(len(members), target)
 
     def duals_of(self, alpha: DualPoint, members: Array) -> Array:
         """Return the dual variables of the rows `members`."""
@@ -91,7 +96,7 @@ class BinaryProblem(MemoryProblem):
         return sweep(self.data, order, alpha, w, grads, gains, shares)
 
     def is_feasible(self, alpha: DualPoint) -> bool:
-        """Tell whether dual variables are within their bounds, and 0 where there is no cost."""
+        """Return whether dual variables are within their bounds, and 0 without a cost."""
         used = self.cost > 0
         lower, upper = of_numpy(self.loss).bounds(self.cost[used])
         inside = (lower <= alpha[used]) & (alpha[used] <= upper)
@@ -101,10 +106,8 @@ class BinaryProblem(MemoryProblem):
         """Return the sum of the lengths of what weights are summed from."""
         return float(np.abs(alpha) @ np.sqrt(self.sqnorm))
 
-    def fill_weights(
-        self, members: Array, alpha: DualPoint, w: Array, *, compensated: bool = False
-    ) -> None:
-        """Overwrite w with the weights of `alpha`, which is 0 on all rows but `members`."""
+    def fill_weights(self, alpha: DualPoint, w: Array, *, compensated: bool = False) -> None:
+        members = self.candidates
         if compensated:
 
             def coef(part: slice) -> Array:
@@ -121,22 +124,13 @@ class BinaryProblem(MemoryProblem):
         self.passes.add_parts(add, self.passes.parts_to_add(len(members), w.size), w)
 
     def size(self, w: Array) -> float:
-        """Return the squared length of the weights that are penalised: all."""
         return float(squared_length(w))
 
     def totals(
-        self,
-        members: Array,
-        alpha: DualPoint,
-        w: Array,
-        length: float,
-        slack: Array,
-        *,
-        compensated: bool = False,
+        self, alpha: DualPoint, w: Array, length: float, slack: Array, *, compensated: bool = False
     ) -> Array:
-        """Return what a certificate adds up over `members`; fill in their slacks."""
-        passes, rows = self.passes, self.passes.rows
-        # Of no weights but the intercept, responses are that of a power of two, without rounding.
+        passes, rows, members = self.passes, self.passes.rows, self.candidates
+        # With no weight but the intercept and a bias of a power of two, nothing is rounded.
         exact = length == 0.0 and scales_exactly(rows.bias)
         level = 0.0 if exact else intercept_size(rows, w)
         data = self.data._replace(rows=compensated_rows(rows, w)) if compensated else self.data
@@ -157,22 +151,19 @@ class BinaryProblem(MemoryProblem):
         passes.add_parts(certify, passes.parts(len(members)), totals)
         return totals
 
-    def settled(self, members: Array, alpha: DualPoint, slack: Array, radius: float) -> Array:
-        """Tell which of `members` are at a bound, or at the kink, where the optimum has them.
+    def settled(self, alpha: DualPoint, slack: Array, radius: float) -> Array:
+        """Return which candidates have the dual variable of the optimum, at a bound or the kink.
 
-        The optimum is at most `radius` from w, so its slack differs by at most that times
-        ``|x_i|``.
+        Its weights are at most `radius` from w, so its slacks differ by at most ``radius |x_i|``.
         """
-        out = np.empty(len(members), dtype=bool)
-        settle_rows(self.data, members, alpha, slack, radius, out)
+        out = np.empty(len(self.candidates), dtype=bool)
+        settle_rows(self.data, self.candidates, alpha, slack, radius, out)
         return out
 
-    def best_scale(self, members: Array, alpha: DualPoint, slack: Array, w: Array) -> float:
-        """Return the s in [0, 1] for which the gap of ``s * alpha`` is smallest.
-
-        With w times s goes the margin times s, and the gap is convex in s.
-        """
-        a, cost, target = alpha[members], self.cost[members], self._targets(members)
+    def best_scale(self, alpha: DualPoint, slack: Array, w: Array) -> float:
+        # Weights s w have margins s z, and the gap is convex in s.
+        members = self.candidates
+        a, cost, target = alpha[members], self.cost[members], self.slack_at_zero()
         linear, square = of_numpy(self.loss).conjugate_parts(cost, a)
         total, curvature = float(target @ a - linear.sum()), float(w @ w + 0.5 * square.sum())
 
@@ -188,7 +179,7 @@ class BinaryProblem(MemoryProblem):
     def rescaled(self, result: Result, seen: Array) -> tuple[DualPoint, Known | None]:
         """Return the best feasible multiple of a solution for other costs, and what is known of it.
 
-        `seen` are the rows whose slacks the solution has. See `dualsweep.solvers.path`.
+        The solution has the slacks of the rows `seen`. See `dualsweep.solvers.path`.
         """
         assert result.slack is not None
         alpha, w = np.empty_like(result.alpha), np.empty_like(result.w)
@@ -205,7 +196,3 @@ class BinaryProblem(MemoryProblem):
         if isnan(primal) or not self.loss.quadratic:  # rows have come or gone
             return alpha, None
         return alpha, Known(w, primal, max(primal - dual, 0.0))
-
-    def _targets(self, members: Array) -> Array:
-        target = np.asarray(self.target)
-        return target[members] if target.ndim else np.full(len(members), target)

@@ -22,16 +22,15 @@ class FreeProblem(BinaryProblem):
 
         primal   min_{w, b}  1/2 |w|^2 + sum_i C_i * loss(t_i - y_i (w.x_i + b))
 
-    Its dual is that of the problem without an intercept, with one more constraint,
-    ``sum_i y_i a_i = 0``, which visits of single rows do not keep. A dual point is made feasible by
-    scaling down what is too much on one side of the sum; its weights get the intercept that is best
-    for them. ``P(w, b) - D(a)`` then is the sum of the rows' shares of the gap, as it is with a
+    The dual has one more constraint, ``sum_i y_i a_i = 0``, which visits of single rows do not
+    keep. To make a dual point feasible, the larger side of the sum is scaled down; its weights get
+    the best intercept. Then ``P(w, b) - D(a)`` is the sum of the rows' shares of the gap, as with a
     penalty.
     """
 
     @property
     def ridge(self) -> Array:
-        """How much the squares of the weights are penalised: the last one is not."""
+        """The penalty on the square of each weight: 0 for the intercept."""
         ridge = np.ones((self.passes.n_weights, 1))
         ridge[-1] = 0.0
         return ridge
@@ -46,7 +45,7 @@ class FreeProblem(BinaryProblem):
 
     @property
     def scale(self) -> float:
-        """What is a large slack: 1 for classes, else what targets are off their median by."""
+        """A large slack: 1 for classes, else the mean distance of targets from their median."""
         if np.ndim(self.target) == 0:
             return super().scale
         target = self.slack_at_zero()
@@ -54,16 +53,15 @@ class FreeProblem(BinaryProblem):
         return float(sizes.mean()) if sizes.any() else 1.0
 
     def size(self, w: Array) -> float:
-        """Return the squared length of the weights that are penalised."""
         return float(squared_length(w[:-1]))
 
     def centred(self, b: float) -> BinaryProblem:
-        """Return the problem with a penalty on what the intercept is off b by."""
+        """Return the problem with a penalty on the intercept's distance from b."""
         target = np.broadcast_to(self.target, self.n_rows) - self.y * b
         return BinaryProblem(self.passes, self.sqnorm, self.y, self.cost, self.loss, target)
 
     def balance(self, alpha: DualPoint) -> None:
-        """Make ``sum_i y_i a_i`` 0 but for rounding, in place; of what overflowed, 0 is left."""
+        """Make ``sum_i y_i a_i`` 0 but for rounding, in place; what overflowed becomes 0."""
         alpha[~np.isfinite(alpha)] = 0.0
         signed = alpha * self.y
         largest = float(np.abs(signed).max(initial=0.0))
@@ -75,38 +73,31 @@ class FreeProblem(BinaryProblem):
         if large > small:
             alpha[signed > 0 if above > below else signed < 0] *= small / large
 
-    def fill_weights(
-        self, members: Array, alpha: DualPoint, w: Array, *, compensated: bool = False
-    ) -> None:
+    def fill_weights(self, alpha: DualPoint, w: Array, *, compensated: bool = False) -> None:
         """Make `alpha` feasible, and overwrite w with its weights and the best intercept."""
+        members = self.candidates
         self.balance(alpha)
-        super().fill_weights(members, alpha, w, compensated=compensated)
+        super().fill_weights(alpha, w, compensated=compensated)
         w[-1] = 0.0
         b = best_intercept(
             scores=self.passes.responses(members, w),
             y=self.y[members],
-            target=self._targets(members),
+            target=self.slack_at_zero(),
             cost=self.cost[members],
             loss=self.loss,
         )
         w[-1] = b / self.passes.rows.bias
 
     def totals(
-        self,
-        members: Array,
-        alpha: DualPoint,
-        w: Array,
-        length: float,
-        slack: Array,
-        *,
-        compensated: bool = False,
+        self, alpha: DualPoint, w: Array, length: float, slack: Array, *, compensated: bool = False
     ) -> Array:
-        """Return what a certificate adds up over `members`; fill in their slacks.
+        """Return the sums of a certificate over the candidates; fill in their slacks.
 
-        With allowance for what is left of ``sum_i y_i a_i``: there is a feasible point in which the
-        dual variables of one side are smaller by a tiny part of themselves, `off`.
+        They allow for what is left of ``sum_i y_i a_i``: in a feasible point, the dual variables of
+        one side are smaller by a tiny part of themselves, `off`.
         """
-        totals = super().totals(members, alpha, w, length, slack, compensated=compensated)
+        totals = super().totals(alpha, w, length, slack, compensated=compensated)
+        members = self.candidates
         a = alpha[members]
         signed = a * self.y[members]
         total = fsum(signed)
@@ -114,16 +105,15 @@ class FreeProblem(BinaryProblem):
             side = signed > 0 if total > 0 else signed < 0
             off = abs(total) / float(np.abs(signed[side]).sum())
             linear, square = of_numpy(self.loss).conjugate_parts(self.cost[members], a)
-            # More than what slacks are off by.
+            # At least the error of slacks.
             error = length * np.sqrt(self.sqnorm[members]) + intercept_size(self.passes.rows, w)
             changes = np.abs(a) * (np.abs(slack) + error) + np.abs(linear) + np.abs(square)
             totals[SHARES] += 2.0 * off * float(changes[side].sum())
             totals[DRIFT] += 2.0 * off * totals[LENGTHS]
         return totals
 
-    def best_scale(self, members: Array, alpha: DualPoint, slack: Array, w: Array) -> float:
-        """Return 1: with other weights goes another intercept."""
-        return 1.0
+    def best_scale(self, alpha: DualPoint, slack: Array, w: Array) -> float:
+        return 1.0  # other weights have another intercept
 
     def rescaled(self, result: Result, seen: Array) -> tuple[DualPoint, Known | None]:
         """Return the best feasible multiple of a solution for other costs."""

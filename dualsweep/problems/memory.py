@@ -1,4 +1,4 @@
-"""What all problems share whose rows are in memory."""
+"""What problems share if their rows are in memory."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import numpy as np
 
 from .._typing import Array
 from ..rows.passes import Passes
+from .run import Problem
 
 Own = TypeVar("Own", bound="MemoryProblem")
 
 
 @dataclass(frozen=True)
-class MemoryProblem:
+class MemoryProblem(Problem):
     """Rows in memory and their costs. Rows with cost 0 are not part of the problem."""
 
     passes: Passes
@@ -23,9 +24,6 @@ class MemoryProblem:
     cost: Array  # C_i = C * sample weight * class weight
     # Numbers of the rows that are part of the problem.
     candidates: Array = field(default=None, kw_only=True)  # type: ignore[arg-type]
-
-    in_place = False  # whether a new dual point takes the place of the old one
-    outdated = False  # whether rows were lost since weights were last summed up
 
     def __post_init__(self) -> None:
         if self.candidates is None:
@@ -56,7 +54,6 @@ class MemoryProblem:
         return 0.5 * float(gradient @ gradient)
 
     def check_rows(self) -> None:
-        """Raise ValueError if rows are not finite any more."""
         self.passes.check_finite()
 
     def with_costs(self: Own, cost: Array) -> Own:
@@ -64,5 +61,4 @@ class MemoryProblem:
         return replace(self, cost=cost, candidates=np.flatnonzero(cost > 0))
 
     def zero_weights(self) -> Array:
-        """Return weights to start from."""
         return np.zeros(self.weights_shape, order=self.passes.order)

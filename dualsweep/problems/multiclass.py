@@ -21,7 +21,7 @@ from ..rows.compensated import compensated_rows, intercept_size
 from .memory import MemoryProblem
 from .result import Known, Result
 
-ROUNDED_SUM = 1.0 + 1e-12  # of the dual variables of a row, in costs
+ROUNDED_SUM = 1.0 + 1e-12  # the most that the dual variables of a row may add up to, in costs
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class MulticlassProblem(MemoryProblem):
         return float(self.cost.sum()) * (1 if self.joint else self.n_classes - 1)
 
     def zero_alpha(self) -> DualPoint:
-        """Return dual variables to start from: dense, or slots where most would stay 0."""
+        """Return dual variables to start from: dense, or slots if most would stay 0."""
         if self.joint:
             return SlottedDuals(self.n_rows, self.n_classes)
         return np.zeros((self.n_rows, self.n_classes))
 
     def slack_at_zero(self) -> Array:
-        """Return how firm a certificate of W = 0 finds each row with a cost: not at all."""
+        """Return how firm a certificate of W = 0 finds each candidate: not at all."""
         return np.zeros(len(self.candidates))
 
     def alpha_from(self, rows: Array, classes: Array, values: Array) -> DualPoint:
@@ -120,26 +120,23 @@ class MulticlassProblem(MemoryProblem):
             alpha.widen()
 
     def is_feasible(self, alpha: DualPoint) -> bool:
-        """Tell whether dual variables are within their bounds, sums but for rounding."""
+        """Return whether dual variables are within their bounds, sums within rounding."""
         rows, classes, values = self.nonzero(alpha)
         if (values < 0.0).any() or (classes == self.y[rows]).any():
             return False
         if not self.joint:
             return bool((values <= self.cost[rows]).all())
-        return bool((self._sums(rows, values) <= ROUNDED_SUM * self.cost).all())
+        sums = np.bincount(rows, values, minlength=self.n_rows)
+        return bool((sums <= ROUNDED_SUM * self.cost).all())
 
     def summed(self, alpha: DualPoint) -> float:
         """Return the sum of the lengths of what weights are summed from, or more."""
         rows, _, values = self.nonzero(alpha)
-        return float(np.sqrt(2.0) * self._sums(rows, values) @ np.sqrt(self.sqnorm))
+        sums = np.bincount(rows, values, minlength=self.n_rows)
+        return float(np.sqrt(2.0) * sums @ np.sqrt(self.sqnorm))
 
-    def _sums(self, rows: Array, values: Array) -> Array:
-        return np.bincount(rows, values, minlength=self.n_rows)
-
-    def fill_weights(
-        self, members: Array, alpha: DualPoint, w: Array, *, compensated: bool = False
-    ) -> None:
-        """Overwrite w with the weights of `alpha`, which is 0 on all rows but `members`."""
+    def fill_weights(self, alpha: DualPoint, w: Array, *, compensated: bool = False) -> None:
+        members = self.candidates
 
         def coef(chunk: slice) -> Array:
             out = np.empty((chunk.stop - chunk.start, self.n_classes))
@@ -151,21 +148,12 @@ class MulticlassProblem(MemoryProblem):
         add(members, coef, w)
 
     def size(self, w: Array) -> float:
-        """Return the squared length of the weights that are penalised: all."""
         return float(squared_length(w.ravel("K")))
 
     def totals(
-        self,
-        members: Array,
-        alpha: DualPoint,
-        w: Array,
-        length: float,
-        slack: Array,
-        *,
-        compensated: bool = False,
+        self, alpha: DualPoint, w: Array, length: float, slack: Array, *, compensated: bool = False
     ) -> Array:
-        """Return what a certificate adds up over `members`; fill in how firm they are."""
-        beta, data, rows = _arrays(alpha), self.data, self.passes.rows
+        beta, data, rows, members = _arrays(alpha), self.data, self.passes.rows, self.candidates
         level = intercept_size(rows, w)
         if compensated:
             data = data._replace(rows=compensated_rows(rows, w))
@@ -185,24 +173,17 @@ class MulticlassProblem(MemoryProblem):
 
         return self.passes.scan(members, w, look, N_TOTALS, data.rows)
 
-    def settled(self, members: Array, alpha: DualPoint, slack: Array, radius: float) -> Array:
-        """Tell which of `members` have the dual variables of the optimum, as in `BinaryProblem`.
+    def settled(self, alpha: DualPoint, slack: Array, radius: float) -> Array:
+        """Return which of the candidates have the dual variables of the optimum.
 
-        The difference of two scores differs by at most ``sqrt(2) radius |x_i|``.
+        W is at most `radius` from it, a difference of two scores ``sqrt(2) radius |x_i|``.
         """
-        with np.errstate(invalid="ignore"):  # of no certificate the radius is infinite
-            return slack > np.sqrt(2.0) * radius * np.sqrt(self.sqnorm[members])
-
-    def best_scale(self, members: Array, alpha: DualPoint, slack: Array, w: Array) -> float:
-        """Return 1: the scores it would take are not kept."""
-        return 1.0
+        with np.errstate(invalid="ignore"):  # without a certificate the radius is infinite
+            return slack > np.sqrt(2.0) * radius * np.sqrt(self.sqnorm[self.candidates])
 
     @np.errstate(over="ignore", invalid="ignore")
     def rescaled(self, result: Result, seen: Array) -> tuple[DualPoint, Known | None]:
-        """Return the best feasible multiple of a solution for other costs, as in `BinaryProblem`.
-
-        Its certificate is not known: the scores it would take are not kept.
-        """
+        """Return the best feasible multiple of a solution for other costs."""
         rows, classes, values = self.nonzero(result.alpha)
         cost, size = self.cost[rows], float(np.vdot(result.w, result.w))
         used = np.bincount(rows, values)[rows] if self.joint else values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._typing import Array, DualPoint, Members
+from .._typing import Array, DualPoint
 
 
 class RemoteProblem:
@@ -25,6 +25,6 @@ class RemoteProblem:
     def slack_at_zero(self) -> None:
         """Return None: slacks are not kept."""
 
-    def best_scale(self, members: Members, alpha: DualPoint, slack: None, w: Array) -> float:
+    def best_scale(self, alpha: DualPoint, slack: None, w: Array) -> float:
         """Return 1: it takes slacks to know better."""
         return 1.0

@@ -21,19 +21,15 @@ HISTORY_DTYPE = np.dtype(
     ]
 )
 
-# What is known after every epoch; problem, time and epoch are as above.
+# What is known after every epoch.
 ESTIMATES_DTYPE = np.dtype(
-    [
-        ("problem", np.int64),
-        ("time", np.float64),
-        ("epoch", np.int64),
-        ("relative_gap", np.float64),
-    ]
+    [(name, HISTORY_DTYPE[name]) for name in ("problem", "time", "epoch")]
+    + [("relative_gap", np.float64)]
 )
 
 
 class Known(NamedTuple):
-    """What is known of a dual point, but for rounding, without reading X."""
+    """What is known of a dual point, within rounding, without reading X."""
 
     w: Array
     primal: float
@@ -41,12 +37,12 @@ class Known(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What a run can tell after each sweep or Newton step."""
+    """The state of a run after a sweep or Newton step."""
 
     epoch: int
     relative_gap: float  # an estimate between certificates
     active: int  # rows whose dual variables are not yet proven optimal
-    w: Any  # the weights as they are: look, do not touch
+    w: Any  # the current weights, not to be changed
     time: float = 0.0  # seconds since the solver started
 
 
@@ -54,17 +50,17 @@ class Progress(NamedTuple):
 class Result:
     """A dual point, its weights, and how good they are.
 
-    The exact ``P(w) - D(alpha)`` of this very `w` and `alpha` is at most `gap`, that of `w` at most
-    `primal`, and that of `alpha` at least `dual`; so is the optimum.
+    `primal` is an upper bound on the exact P(w), `dual` a lower bound on D(alpha), and `gap` an
+    upper bound on P(w) - D(alpha). The optimum is between `dual` and `primal`.
     """
 
     w: Array
     alpha: DualPoint
-    slack: Array | None  # what the certificate saw of each row with a cost; None if it is not kept
+    slack: Array | None  # what the certificate saw of each candidate; None if not kept
     primal: float
     dual: float
     gap: float
-    relative_gap: float  # in parts of the least that P(w) may be
+    relative_gap: float  # relative to a lower bound on P(w)
     converged: bool
     n_iter: int  # sweeps and Newton steps
     n_newton: int  # Newton steps among them

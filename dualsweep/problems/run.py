@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import asdict, dataclass, fields
 from math import sqrt
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,40 +16,28 @@ from ..kernels.certificate import OF_OBJECTIVE, Certified, certified, feature_le
 from ..rows.functions import EPS
 from .result import HISTORY_DTYPE, Known, Progress, Result
 
-# A gap that is no more than this part of the primal, allowances left out, is all rounding.
+# A gap of at most this part of the primal, without allowances, is all rounding.
 FLOOR = 4 * EPS
 
-# The gap at the end of a sweep is less than what its visits saw: it fell on the way. Half of the
-# fall since the sweep before, in logarithms and within these limits, is a fair guess (on the data
-# sets of the benchmarks); a certificate corrects it.
+# The gap falls during a sweep, below what its visits saw. Guess that it falls by half as much as
+# from the sweep before, in logarithms and within these limits (fair on the benchmarks' data);
+# certificates correct the guess.
 LEAST_LEFT, MOST_LEFT = 0.2, 0.8
 
 
 class Problem(Protocol):
-    """What a run asks of a problem, wherever its rows are.
+    """What a run asks of a problem; sweepers and Newton's method ask for more."""
 
-    Sweepers and Newton's method ask for more, each of the problems it is for.
-    """
-
-    @property
-    def n_rows(self) -> int:
-        """Rows, with and without a cost."""
+    in_place: ClassVar[bool] = False  # whether a new dual point overwrites the old one
 
     @property
     def candidates(self) -> Members:
         """Numbers of the rows that are part of the problem."""
 
     @property
-    def in_place(self) -> bool:
-        """Whether a new dual point takes the place of the old one, which is then gone."""
-
-    @property
     def outdated(self) -> bool:
-        """Whether rows were lost since weights were last summed up, and their dual variables."""
-
-    @property
-    def weights_shape(self) -> tuple[int, ...]:
-        """Shape of the weights."""
+        """Whether rows and their dual variables were lost since weights were last summed."""
+        return False
 
     def zero_weights(self) -> Array:
         """Return weights to start from."""
@@ -62,36 +50,25 @@ class Problem(Protocol):
         """Return dual variables to start from."""
 
     def slack_at_zero(self) -> Array | None:
-        """Return what a certificate sees of each candidate there; None if that is not kept."""
+        """Return what a certificate of zero weights sees of each candidate; None if not kept."""
 
-    def fill_weights(
-        self, members: Members, alpha: DualPoint, w: Array, *, compensated: bool = False
-    ) -> None:
-        """Overwrite w with the weights of `alpha`, which is 0 on all rows but `members`."""
+    def fill_weights(self, alpha: DualPoint, w: Array, *, compensated: bool = False) -> None:
+        """Overwrite w with the weights of `alpha`, which is 0 on rows that are no candidates."""
 
     def size(self, w: Array) -> float:
         """Return the squared length of the weights that are penalised, or slightly more."""
 
     def totals(
-        self,
-        members: Members,
-        alpha: DualPoint,
-        w: Array,
-        length: float,
-        slack: Array,
-        *,
-        compensated: bool = False,
+        self, alpha: DualPoint, w: Array, length: float, slack: Array, *, compensated: bool = False
     ) -> Array:
-        """Return what a certificate adds up over `members`; fill in what it sees of them.
+        """Return the sums of a certificate, given the `feature_length` of w; fill in slacks."""
 
-        `length` is at least that of w without the intercept.
-        """
-
-    def best_scale(self, members: Members, alpha: DualPoint, slack: Array, w: Array) -> float:
-        """Return the s in [0, 1] for which the gap of ``s * alpha`` is smallest, if it is known."""
+    def best_scale(self, alpha: DualPoint, slack: Array, w: Array) -> float:
+        """Return the s in [0, 1] for which the gap of ``s * alpha`` is smallest, 1 if unknown."""
+        return 1.0
 
     def check_rows(self) -> None:
-        """Raise ValueError if rows have changed since training began, as far as that shows."""
+        """Raise ValueError if rows are not finite any more."""
 
 
 class Saving(NamedTuple):
@@ -99,7 +76,7 @@ class Saving(NamedTuple):
 
     read: dict[str, Array] | None  # what was written, if anything was
     write: Callable[[dict[str, Array]], None]
-    damaged: Callable[[object], Exception]  # what to raise if no run can have written that, and why
+    damaged: Callable[[object], Exception]  # the error for a state that no run can have written
     resumed: Callable[[int], None] = lambda epoch: None  # told where a run goes on
 
 
@@ -107,16 +84,16 @@ class Saving(NamedTuple):
 class Estimate:
     """What sweeps see of the gap, from one certificate to the next."""
 
-    seen: float  # sum of the rows' shares of the gap, as the latest sweep saw them
+    seen: float  # sum of the rows' shares of the gap in the latest sweep
     dual: float  # the objective, as gains add up
     gap: float = np.inf
-    correction: float = 1.0  # by what certificates differed from it so far
+    correction: float = 1.0  # the factor by which certificates differed so far
     visits: int = 0
     visits_at_check: int = 0
     checks: int = 0
 
     def observe(self, seen: float, gain: float, visits: int) -> float:
-        """Learn what a sweep saw, gained and did; return the relative gap."""
+        """Take over what a sweep saw, gained and did; return the relative gap."""
         self.gap = self.correction * gap_left(seen, self.seen)
         self.seen = seen
         self.dual += gain
@@ -125,11 +102,11 @@ class Estimate:
 
     @property
     def relative_gap(self) -> float:
-        """The gap relative to the primal that it stands for."""
+        """The gap relative to the primal."""
         return relative(self.gap, self.dual + self.gap)
 
     def correct(self, gap: float, dual: float, limit: float) -> None:
-        """Learn what a certificate says; the correction is within a factor of `limit`."""
+        """Take over a certificate; the correction stays within a factor of `limit`."""
         if 0.0 < self.gap < np.inf:
             self.correction *= gap / self.gap
             self.correction = min(max(self.correction, 1.0 / limit), limit)
@@ -141,22 +118,9 @@ class Estimate:
 class Run:
     """How far a problem has come: its limits, its certificate and its history.
 
-    Parameters
-    ----------
-    n_rows : int
-        Rows that are part of the problem.
-    primal_at_zero : float
-        Objective where all weights are 0.
-    tol : float
-        Relative duality gap to prove.
-    max_iter : int
-        Epochs to give up after: sweeps and Newton steps, or passes over all blocks.
-    max_time : float
-        Seconds to give up after; the time for a last certificate comes on top.
-    stop : callable
-        Polled some ten times a second, by any of the threads; true ends the run with what there is.
-    watch : callable
-        Called after each epoch; true ends the run as well.
+    A run proves the relative gap `tol`, or gives up after `max_iter` epochs or `max_time` seconds,
+    plus the time for a last certificate. Threads poll `stop` some ten times a second; `watch` is
+    called after each epoch. If either returns true, the run ends with what there is.
     """
 
     def __init__(
@@ -174,10 +138,11 @@ class Run:
         self.started = clock()
         self.deadline = self.started + max_time
         self.stop, self.watch = stop, watch
-        self.save: Callable[[], None] | None = None  # what to do after each whole epoch
+        self.save: Callable[[], None] | None = None  # called after each whole epoch
         self.halted = False
         self.epoch = 0
         self.n_newton = 0
+        self.rho = 0.0  # the penalty that Newton steps ended with
         self.active = n_rows  # rows whose dual variables are not yet proven optimal
         self.at_floor = False  # whether no smaller gap can be proven
         self.history: list[tuple[float, ...]] = []
@@ -192,7 +157,7 @@ class Run:
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing more to do, or no more time to do it in."""
+        """Whether the run ends: converged, stopped, out of epochs, or nothing more to prove."""
         return self.converged or self.halted or self.epoch >= self.max_iter or self.at_floor
 
     def note(self, found: Certified) -> None:
@@ -209,11 +174,11 @@ class Run:
     def poll(self) -> bool:
         """Return whether to stop at once: asked to, or out of time."""
         if not self.halted and (self.stop() or clock() > self.deadline):
-            self.halted = True  # threads may ask at once: it is never taken back
+            self.halted = True  # never set back: several threads poll
         return self.halted
 
     def tick(self, relative_gap: float, w: Array) -> None:
-        """Count an epoch, save it if it is whole, and tell the watcher."""
+        """Count an epoch, save it if it is whole, and call `watch`."""
         self.epoch += 1
         if self.save is not None and not self.halted:
             self.save()
@@ -222,7 +187,7 @@ class Run:
             self.halted = True
 
     def result(self, **point: Any) -> Result:
-        """Return a result with what is known of a point."""
+        """Return the result of a point, with its certificate."""
         return Result(
             **point,
             primal=self.primal,
@@ -243,7 +208,7 @@ def poll_all(runs: Iterable[Run]) -> bool:
 
 
 class PointRun(Run):
-    """A run with its dual point `alpha`, the weights `w` of that, and the certificate of the two.
+    """A run with its dual point `alpha`, the weights `w` of that, and the certificate of both.
 
     Methods change `alpha`, then call `check`, which recomputes everything else from it.
     """
@@ -263,12 +228,10 @@ class PointRun(Run):
         )
         self.resumed = False
         self.narrow = False  # whether sweeps keep w in float32
-        # Of a known point, a certificate will tell.
-        first_slack = problem.slack_at_zero() if known is None else np.empty(self.active)
-        self.slack: Any = first_slack  # None where it is not kept
+        # A certificate fills in the slacks of a known point; None if they are not kept.
+        self.slack: Any = problem.slack_at_zero() if known is None else np.empty(self.active)
         self.w = problem.zero_weights() if known is None else known.w
-        # The dual point of the smallest gap that a certificate found.
-        self.best_alpha: DualPoint = None
+        self.best_alpha: DualPoint = None  # that of the smallest certified gap
         self.best_gap = np.inf
         self.certified = True
         self.alpha = problem.zero_alpha() if alpha is None else alpha
@@ -290,21 +253,21 @@ class PointRun(Run):
         self.estimate = Estimate(self.gap, self.dual)
 
     def check(self, *, weights_known: bool = False) -> None:
-        """Recompute w from alpha, unless it is known to be just that, then the certificate."""
+        """Recompute w from alpha, unless it is known to be that, and then the certificate."""
         self._check(weights_known)
         while self.problem.outdated:
             self._check(weights_known=False)
 
     def _check(self, weights_known: bool) -> None:
-        """Do `check` once; sums are compensated if plain ones are too rough to prove `tol`."""
-        problem, members, alpha = self.problem, self.candidates, self.alpha
+        """Do `check` once, with compensated sums if plain ones are too rough to prove `tol`."""
+        problem, alpha = self.problem, self.alpha
         if not weights_known:
-            problem.fill_weights(members, alpha, self.w)
-        found = certificate_of(problem, members, alpha, self.w, self.slack)
+            problem.fill_weights(alpha, self.w)
+        found = certificate_of(problem, alpha, self.w, self.slack)
         rounded = found.seen <= max(self.tol, FLOOR) or found.relative_gap == np.inf
         if rounded and not found.relative_gap <= self.tol:
-            problem.fill_weights(members, alpha, self.w, compensated=True)
-            found = certificate_of(problem, members, alpha, self.w, self.slack, compensated=True)
+            problem.fill_weights(alpha, self.w, compensated=True)
+            found = certificate_of(problem, alpha, self.w, self.slack, compensated=True)
         self.certified = True
         self.note(found)
         if self.gap < self.best_gap and not self.converged:
@@ -314,8 +277,7 @@ class PointRun(Run):
     def adopt(self, alpha: DualPoint) -> None:
         """Make `alpha` the dual point if its certificate is better.
 
-        Where dual variables are replaced in place it is adopted in any case: the run knows the best
-        certified point.
+        If dual variables are overwritten there is no way back; the best point is known.
         """
         before, gap = self.alpha, self.gap
         self.alpha = alpha
@@ -334,8 +296,8 @@ class PointRun(Run):
     def finish(self) -> Result:
         """Return the best that has been reached.
 
-        A run that did not converge returns its best certified point, scaled down where that makes
-        the gap smaller: early on, sweeps can lead to weights that are right but for their length.
+        If the run did not converge, that is its best certified point, scaled down if that makes the
+        gap smaller: early on, sweeps can lead to weights that are right but for their length.
         """
         if not self.certified:
             self.check()
@@ -345,12 +307,12 @@ class PointRun(Run):
                 self.check()
             if not self.gap <= self.problem.primal_at_zero:  # worse than no model, or overflow
                 self._start_over()
-            scale = self.problem.best_scale(self.candidates, self.alpha, self.slack, self.w)
+            scale = self.problem.best_scale(self.alpha, self.slack, self.w)
             if scale < 1.0:
                 unscaled, gap = copy(self.alpha), self.gap
                 self.alpha *= scale
                 self.check()
-                if not self.gap <= gap:  # for what rounding may hide in it
+                if not self.gap <= gap:  # by rounding
                     self.alpha = unscaled
                     self.check()
         if not np.isfinite(self.gap):  # of weights that are 0
@@ -363,10 +325,7 @@ class PointRun(Run):
         return self.result(w=self.w, alpha=self.alpha, slack=self.slack)
 
     def snapshot(self) -> dict[str, Array]:
-        """Return all that the rest of a run of sweeps depends on beside dual variables, as arrays.
-
-        See `restore`.
-        """
+        """Return what the rest of a run of sweeps depends on, without dual variables, as arrays."""
         return {
             "w": self.w,
             "best_gap": np.array(self.best_gap),
@@ -376,9 +335,9 @@ class PointRun(Run):
         } | {name: np.array(value) for name, value in asdict(self.estimate).items()}
 
     def restore(self, arrays: dict[str, Any], alpha: DualPoint, best_alpha: DualPoint) -> None:
-        """Go on from what `snapshot` returned; ValueError if no run of this shape can have been so.
+        """Go on from what `snapshot` returned; ValueError if no run of this shape returned that.
 
-        Whether w are the weights of alpha, and alpha is feasible, takes the rows to find out.
+        Without the rows, nothing tells whether alpha is feasible and w its weights.
         """
         for name, like in self.snapshot().items():
             found = arrays.get(name)
@@ -405,22 +364,16 @@ class PointRun(Run):
 
 
 def certificate_of(
-    problem: Problem,
-    members: Members,
-    alpha: DualPoint,
-    w: Array,
-    slack: Array,
-    *,
-    compensated: bool = False,
+    problem: Problem, alpha: DualPoint, w: Array, slack: Array, *, compensated: bool = False
 ) -> Certified:
-    """Return what w and `alpha` prove; fill in what it sees of the members."""
+    """Return what w and `alpha` prove; fill in the slacks of the candidates."""
     length = feature_length(w)
-    totals = problem.totals(members, alpha, w, length, slack, compensated=compensated)
-    return certified(problem.size(w), totals, len(members), compensated=compensated)
+    totals = problem.totals(alpha, w, length, slack, compensated=compensated)
+    return certified(problem.size(w), totals, len(problem.candidates), compensated=compensated)
 
 
 def gap_left(seen: float, before: float) -> float:
     """Guess the gap at the end of a sweep from what its visits saw, and those of the one before."""
-    seen = max(seen, 0.0)  # shares are never negative but for rounding
+    seen = max(seen, 0.0)  # shares are negative by rounding only
     left = sqrt(seen / before) if before > 0 else 1.0
     return min(max(left, LEAST_LEFT), MOST_LEFT) * seen

@@ -242,7 +242,7 @@ def proven_rows(run: PointRun, problem: BinaryProblem | MulticlassProblem) -> An
     """
     radius = float(np.sqrt(2.0 * (run.gap + PROOF_ROUNDING * run.primal)))
     proven = np.zeros(problem.n_rows, dtype=bool)
-    settled = problem.settled(run.candidates, run.alpha, run.slack, radius)
+    settled = problem.settled(run.alpha, run.slack, radius)
     proven[run.candidates[settled]] = True
     return proven
 

@@ -189,7 +189,7 @@ def _scan(
         arrays = piece.data, piece.indices.astype(np.int64), piece.indptr.astype(np.int64)
         scores = np.zeros((3, piece.shape[0], k))
         scores[0] = vectors.intercept
-        add_responses(*arrays, w, *scores)
+        add_responses(*arrays, w, scores)
         cost = problem.cost[rows]
         if problem.joint is None:
             share = _single_losses(problem, rows, sign[rows], scores[:, :, 0])
@@ -200,7 +200,7 @@ def _scan(
         used = cost > 0
         losses += np.nextafter(cost[used] * share[used], np.inf).tolist()
         starts = np.searchsorted(duals.rows, np.arange(start, rows.stop + 1))
-        add_weighted_rows(*arrays, starts, duals.columns, values, own, *sums)
+        add_weighted_rows(*arrays, starts, duals.columns, values, own, sums)
     return losses, np.abs(sums[0] + sums[1]) * (1.0 + ERROR) + ERROR * sums[2]
 
 
@@ -245,7 +245,7 @@ def _linear_terms(problem: Statement, duals: Duals) -> Fraction:
     else:
         target = problem.target[duals.rows]
         sums, n = np.zeros((3, 1, 1)), len(a)
-        add_responses(target, np.arange(n), np.array([0, n]), a[:, None], *sums)
+        add_responses(target, np.arange(n), np.array([0, n]), a[:, None], sums)
         high, low, error = map(Fraction, sums[:, 0, 0].tolist())
         total += high + low - Fraction(PRODUCT_ERROR) * error
         total -= Fraction(loss.kink) * _sum_rounded_up(np.abs(a).tolist())

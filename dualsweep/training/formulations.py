@@ -19,8 +19,7 @@ import scipy.sparse as sp
 
 from .._typing import Array, ClassWeight, DualPoint, Sparse
 from ..kernels.binary import copy_nonzero, count_support, fill_labels, fill_support
-from ..kernels.certificate import OF_OBJECTIVE
-from ..kernels.losses import sum_losses
+from ..kernels.certificate import OF_OBJECTIVE, sum_losses
 from ..losses import LOSSES, REGRESSION_LOSSES, Loss, loss_at, loss_named, of_numpy
 from ..problems.binary import BinaryProblem
 from ..problems.free import FreeProblem

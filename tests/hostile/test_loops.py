@@ -8,10 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dualsweep._jit import jit
-from dualsweep.kernels import crammer_singer as cs
-from dualsweep.kernels import weston_watkins as ww
-from dualsweep.kernels.duals import SlottedDuals, movable_duals
-from dualsweep.kernels.newton_multiclass import _level, implied_dual_multiclass
+from dualsweep.kernels import block_steps
+from dualsweep.kernels.duals import Picked, SlottedDuals, movable_duals
+from dualsweep.kernels.newton_multiclass import ClassSlacks, _level, implied_dual_multiclass
 
 EXAMPLES = settings(deadline=None, derandomize=True, max_examples=300)
 
@@ -58,9 +57,10 @@ def test_the_projection_of_a_newton_step_is_exact_to_rounding(u, cost):
     slack = np.array([[0.0, *u]])
     out, b = np.empty_like(slack), np.empty_like(slack)
     zeros = np.zeros_like(slack)
-    args = slack, zeros, 0.0, zeros, np.array([label]), np.array([cost]), True, 1.0
     free, bound = np.empty(b.shape, bool), np.empty(1, bool)
-    implied_dual_multiclass(*args, out, b, free, bound, np.empty_like(b))
+    tables = slack, zeros, zeros, out, b, free, bound
+    rows = ClassSlacks(np.array([label]), np.array([cost]), *tables)
+    implied_dual_multiclass(rows, True, 1.0, 0.0, np.empty_like(b))
     exact = exact_projection(u, cost)
     assert b[0, label] == 0.0
     assert (b >= 0.0).all()
@@ -89,8 +89,8 @@ def test_projections_of_anything_end(u, cost):
 def test_weston_watkins_steps_of_anything_end(v, upper, guess):
     v = np.array(v)
     levels = [
-        ww.weston_watkins_level(v, len(v), upper, guess, np.empty(len(v))),
-        ww._walk(v, len(v), upper, np.empty(len(v))),
+        block_steps.weston_watkins_level(v, len(v), upper, guess, np.empty(len(v))),
+        block_steps._weston_watkins_walk(v, len(v), upper, np.empty(len(v))),
     ]
     if not np.isnan(v).any():  # infinite ones count as large
         finite = [Fraction(min(value, (len(v) + 1) * upper)) for value in v.clip(-1e300).tolist()]
@@ -103,13 +103,13 @@ def test_weston_watkins_steps_of_anything_end(v, upper, guess):
 @given(v=anything, top=st.floats(), upper=costs)
 def test_crammer_singer_steps_of_anything_end(v, top, upper):
     v = np.array(v)
-    cs.crammer_singer_level(v, len(v), top, upper, np.empty(len(v)))
-    cs._walk(v, len(v), top, upper, np.empty(len(v)))
+    block_steps.crammer_singer_level(v, len(v), top, upper, np.empty(len(v)))
+    block_steps._crammer_singer_walk(v, len(v), top, upper, np.empty(len(v)))
 
 
 @jit
 def _movable(slots, violations, above, classes, t, b):
-    return movable_duals(slots, 0, 1.0, 0, violations, above, classes, t, b)
+    return movable_duals(slots, 0, 1.0, 0, violations, above, Picked(classes, t, b))
 
 
 @EXAMPLES

@@ -30,7 +30,7 @@ from dualsweep.newton.core import Iterate
 from dualsweep.newton.multiclass import MulticlassSlacks
 from dualsweep.placements import OnDevice, training_data
 from dualsweep.placements.device.arrays import Space
-from dualsweep.placements.device.backend import DeviceBackend
+from dualsweep.placements.device.newton import DeviceBackend
 from dualsweep.problems.run import PointRun
 from dualsweep.rows.many_classes import LANES_CLASSES
 from dualsweep.rows.passes import DensePasses

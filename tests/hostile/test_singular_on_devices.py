@@ -19,7 +19,7 @@ from dualsweep._host import to_host
 from dualsweep.estimators._device import _compat
 from dualsweep.placements import OnDevice, training_data
 from dualsweep.placements.device.arrays import Space
-from dualsweep.placements.device.backend import DeviceBackend
+from dualsweep.placements.device.newton import DeviceBackend
 from dualsweep.training import Context, Settings, train
 
 ON_HOST = Space(_compat().array_namespace(np.empty(1)), "cpu")

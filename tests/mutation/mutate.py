@@ -39,16 +39,13 @@ LEAST_SCORE = 90  # percent
 CPU_SECONDS = 15  # of a mutant; one that takes longer counts as killed
 MEMORY = 8 << 30  # bytes
 
-BLOCKS = (
-    "tests/test_subproblems.py::test_optimality_conditions tests/test_subproblems.py "
-    "-k '(guesses or walk) and ({} or (conditions and not 1000))'"
-)
 TESTS = {
     "losses/box.py": "tests/test_kernels.py -k 'naive or losses or share or sweep or tiny'",
     "_random.py": "tests/test_random.py",
-    "kernels/sorting.py": "tests/test_subproblems.py -k 'sort and walk'",
-    "kernels/crammer_singer.py": BLOCKS.format("crammer"),
-    "kernels/weston_watkins.py": BLOCKS.format("weston"),
+    "kernels/block_steps.py": (
+        "tests/test_subproblems.py tests/test_multiclass.py -k 'kernels_of_block_steps or "
+        "(guesses or walk) and (crammer or weston or sort or (conditions and not 1000))'"
+    ),
     "solvers/schedules.py": "tests/test_schedules.py",
     "kernels/certificate.py": "tests/test_kernels.py -k 'certificate or tiny'",
     "kernels/intercept.py": "tests/test_free_intercept.py -k intercept_is_best",
@@ -58,8 +55,9 @@ TESTS = {
     "kernels/scaling.py": "tests/test_kernels.py -k multiple",
     "kernels/multiclass.py": "tests/test_multiclass.py -k 'sweep or kernel or certificate'",
     "kernels/newton_binary.py": "tests/test_newton.py -k 'inner_problem or come_and_go'",
-    "kernels/newton_multiclass.py": "tests/test_multiclass.py -k newton_passes",
-    "kernels/class_blocks.py": "tests/test_multiclass.py -k 'system and not threads'",
+    "kernels/newton_multiclass.py": (
+        "tests/test_multiclass.py -k 'newton_passes or (system and not threads)'"
+    ),
     "solvers/momentum.py": "tests/test_momentum.py -k 'gap_of_w and hinge'",
     "kernels/duals.py": "tests/test_duals.py",
     "rows/functions.py": "tests/test_rows.py",

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from ..._threads import Workers
 from ..._typing import Array, Given, JsonObject, Matrix, Sparse
 from ...io.checkpoint import Checkpoint
-from ...kernels.losses import sum_losses
+from ...kernels.certificate import sum_losses
 from ...kernels.scaling import best_multiple
 from ...losses import REGRESSION_LOSSES
 from ...problems.labels import add_counts, class_codes, class_costs, count_classes

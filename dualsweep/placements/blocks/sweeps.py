@@ -126,9 +126,7 @@ class BlockProblem(RemoteProblem):
     def _read(self, group: list[int]) -> Chunk:
         return [(slice(self.starts[b], self.starts[b + 1]), self.read(b)) for b in group]
 
-    def fill_weights(
-        self, members: range, alpha: BlockDuals, w: Array, *, compensated: bool = False
-    ) -> None:
+    def fill_weights(self, alpha: BlockDuals, w: Array, *, compensated: bool = False) -> None:
         w[:] = 0.0
         for chunk in self.chunks():
             _add_weights(chunk, alpha, w, compensated)
@@ -137,14 +135,7 @@ class BlockProblem(RemoteProblem):
         return float(squared_length(w.ravel()))
 
     def totals(
-        self,
-        members: range,
-        alpha: BlockDuals,
-        w: Array,
-        length: float,
-        slack: None,
-        *,
-        compensated: bool = False,
+        self, alpha: BlockDuals, w: Array, length: float, slack: None, *, compensated: bool = False
     ) -> Array:
         totals = np.zeros(N_TOTALS)
         for chunk in self.chunks():
@@ -172,7 +163,7 @@ class BlockProblem(RemoteProblem):
 def _add_weights(chunk: Chunk, alpha: BlockDuals, w: Array, compensated: bool = False) -> None:
     part = np.empty_like(w)
     for rows, block in chunk:
-        block.fill_weights(block.candidates, alpha[rows], part, compensated=compensated)
+        block.fill_weights(alpha[rows], part, compensated=compensated)
         w += part
 
 
@@ -180,9 +171,8 @@ def _add_totals(
     chunk: Chunk, alpha: BlockDuals, w: Array, length: float, compensated: bool, totals: Array
 ) -> None:
     for rows, block in chunk:
-        used = block.candidates
-        slack = np.empty(len(used))
-        totals += block.totals(used, alpha[rows], w, length, slack, compensated=compensated)
+        slack = np.empty(len(block.candidates))
+        totals += block.totals(alpha[rows], w, length, slack, compensated=compensated)
 
 
 def _are_feasible(chunk: Chunk, alphas: list[BlockDuals]) -> bool:

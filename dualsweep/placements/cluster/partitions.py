@@ -98,7 +98,7 @@ class Partition:
             near.sweep(self.plan.shrunk, order, self.alpha, w, grads, gains, shares)
             self.plan.observe(order, grads, gains)
         self.alpha *= 1.0 / rho
-        problem.fill_weights(problem.candidates, self.alpha, w)
+        problem.fill_weights(self.alpha, w)
         return Answer(rounded(w, start.dtype), totals)
 
     def weights(
@@ -106,16 +106,16 @@ class Partition:
     ) -> Answer:
         """Return the weights of the dual variables, or of the kept ones."""
         w, duals = problem.zero_weights(), self.duals(problem, kept)
-        problem.fill_weights(problem.candidates, duals, w, compensated=compensated)
+        problem.fill_weights(duals, w, compensated=compensated)
         return Answer(w)
 
     def totals(
         self, problem: MemoryProblem, w: Array, kept: bool = False, compensated: bool = False
     ) -> Answer:
         """Return these rows' sums for a certificate of w and the dual variables."""
-        members, duals = problem.candidates, self.duals(problem, kept)
-        length, slack = feature_length(w), np.empty(len(members))
-        totals = problem.totals(members, duals, w, length, slack, compensated=compensated)
+        duals, slack = self.duals(problem, kept), np.empty(len(problem.candidates))
+        length = feature_length(w)
+        totals = problem.totals(duals, w, length, slack, compensated=compensated)
         return Answer(numbers=totals)
 
     def begin(self, problem: MemoryProblem, w: Array) -> Answer:
@@ -251,9 +251,7 @@ class PartitionedProblem(RemoteProblem):
         self.parts.ask(Partition.reset)
         return RemoteDuals(self)
 
-    def fill_weights(
-        self, members: range, alpha: RemoteDuals, w: Array, *, compensated: bool = False
-    ) -> None:
+    def fill_weights(self, alpha: RemoteDuals, w: Array, *, compensated: bool = False) -> None:
         answer = self.parts.ask(Partition.weights, kept=alpha.kept, compensated=compensated)
         self.note_weights(answer, w)
 
@@ -263,21 +261,14 @@ class PartitionedProblem(RemoteProblem):
         self._summed = self.parts.restarts
 
     def totals(
-        self,
-        members: range,
-        alpha: RemoteDuals,
-        w: Array,
-        length: float,
-        slack: None,
-        *,
-        compensated: bool = False,
+        self, alpha: RemoteDuals, w: Array, length: float, slack: None, *, compensated: bool = False
     ) -> Array:
         """Return what a certificate adds up; sum w again, in place, if a partition was lost."""
         while True:
             answer = self.parts.ask(Partition.totals, w, kept=alpha.kept, compensated=compensated)
             if not self.outdated:
                 return answer.numbers
-            self.fill_weights(members, alpha, w, compensated=compensated)
+            self.fill_weights(alpha, w, compensated=compensated)
 
 
 class RemoteSlacks(Slacks):

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from threading import RLock
 
 import numpy as np
 
-from ..._host import to_host
 from ..._typing import Array, Device, DeviceArray, DeviceDType, Namespace
+from ...newton.backend import Arrays
 
 PRECISION = RLock()  # held while torch's setting, one for all threads, is not what it was
 
 
-@dataclass(frozen=True)
-class Space:
+class Space(Arrays):
     """A namespace of the array API standard, as of `array_api_compat`, and a device of it."""
 
-    xp: Namespace
-    device: Device
+    def __init__(self, xp: Namespace, device: Device) -> None:
+        super().__init__(xp)
+        self.device = device
 
     @property
     def library(self) -> str:
         """Name of the library: numpy, cupy, torch, ..."""
         return str(self.xp.__name__).rpartition(".")[2]
+
+    @property
+    def _is_cuda(self) -> bool:
+        """Whether arrays are torch's, on a CUDA device."""
+        return self.library == "torch" and self.device.type == "cuda"
 
     def zeros(self, shape: tuple[int, ...], dtype: DeviceDType) -> DeviceArray:
         """Return an array of zeros."""
@@ -38,10 +42,6 @@ class Space:
     def asarray(self, values: Array, dtype: DeviceDType = None) -> DeviceArray:
         """Return what is on the host as an array here."""
         return self.xp.asarray(np.ascontiguousarray(values), dtype=dtype, device=self.device)
-
-    def numpy(self, array: DeviceArray) -> Array:
-        """Return an array here as NumPy's."""
-        return to_host(array)
 
     def current(self) -> AbstractContextManager[None]:
         """Return a ``with`` block in which new arrays are made on the device."""
@@ -59,7 +59,7 @@ class Space:
         takes a fifth of the time. Whatever torch was told to do before is restored; other threads
         that come here wait until then.
         """
-        if self.library != "torch" or self.device.type != "cuda":
+        if not self._is_cuda:
             yield
             return
         import torch
@@ -83,16 +83,14 @@ class Space:
             import cupy
 
             with self.current():
-                return float(cupy.cuda.runtime.memGetInfo()[0]) + float(
-                    cupy.get_default_memory_pool().free_bytes()
-                )
-        if self.library == "torch" and self.device.type == "cuda":
+                cached = cupy.get_default_memory_pool().free_bytes()
+                return float(cupy.cuda.runtime.memGetInfo()[0]) + float(cached)
+        if self._is_cuda:
             import torch
 
-            cached = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(
-                self.device
-            )
-            return float(torch.cuda.mem_get_info(self.device)[0]) + float(cached)
+            cuda, device = torch.cuda, self.device
+            cached = cuda.memory_reserved(device) - cuda.memory_allocated(device)
+            return float(cuda.mem_get_info(device)[0]) + float(cached)
         return np.inf
 
     def release(self) -> None:
@@ -101,7 +99,7 @@ class Space:
             import cupy
 
             cupy.get_default_memory_pool().free_all_blocks()
-        elif self.library == "torch" and self.device.type == "cuda":
+        elif self._is_cuda:
             import torch
 
             torch.cuda.empty_cache()

@@ -31,7 +31,7 @@ class DeviceRows(ABC):
     """Rows of X, float32 or float64, on a device; the bias is the value of the constant feature."""
 
     def __init__(self, space: Space, X: DeviceArray, bias: float) -> None:
-        self.space, self.X, self.bias = space, X, bias
+        self.space, self.xp, self.X, self.bias = space, space.xp, X, bias
         self.n_rows, self.n_features = X.shape
         self.n_weights = self.n_features + 1
         self.narrow = X.dtype == space.xp.float32  # whether float32 is of any use
@@ -70,10 +70,9 @@ class DeviceRows(ABC):
 
     def add(self, part: slice, B: DeviceArray, out: DeviceArray) -> None:
         """Add ``X[part]' @ B`` to the weights `out`, by a product in the precision of B."""
-        xp = self.space.xp
-        out[:-1, :] += xp.astype(self._transposed_times(part, B), out.dtype, copy=False)
+        out[:-1, :] += self.xp.astype(self._transposed_times(part, B), out.dtype, copy=False)
         if self.bias:
-            out[-1:, :] += self.bias * xp.sum(B, axis=0, keepdims=True, dtype=out.dtype)
+            out[-1:, :] += self.bias * self.xp.sum(B, axis=0, keepdims=True, dtype=out.dtype)
 
     def columns(self, weight: DeviceArray) -> DeviceArray:
         """Return the weighted sum of squares and number of nonzero entries per column."""
@@ -86,17 +85,15 @@ class DeviceRows(ABC):
 
     def some(self, places: DeviceArray) -> DeviceArray:
         """Return some of the rows as a dense matrix in float64, the bias its last column."""
-        xp = self.space.xp
-        Z = self.space.empty((places.shape[0], self.n_weights), xp.float64)
-        Z[:, :-1] = xp.astype(self._dense(places), xp.float64, copy=False)
+        Z = self.space.empty((places.shape[0], self.n_weights), self.xp.float64)
+        Z[:, :-1] = self.xp.astype(self._dense(places), self.xp.float64, copy=False)
         Z[:, -1] = self.bias
         return Z
 
     def squares(self, part: slice, B: DeviceArray) -> DeviceArray:
         """Return ``(X[part]^2)' @ B``, the bias included, for diagonals of Hessians."""
-        xp = self.space.xp
-        bias = self.bias**2 * xp.sum(B, axis=0, keepdims=True)
-        return xp.concat([self._squares(part, B), bias], axis=0)
+        bias = self.bias**2 * self.xp.sum(B, axis=0, keepdims=True)
+        return self.xp.concat([self._squares(part, B), bias], axis=0)
 
     @property
     @abstractmethod
@@ -145,7 +142,7 @@ class DenseDeviceRows(DeviceRows):
 
     def _block(self, part: slice, dtype: DeviceDType) -> DeviceArray:
         """Return a slice of X in another precision."""
-        xp, X = self.space.xp, self.X
+        xp, X = self.xp, self.X
         if X.dtype == dtype:
             return X[part, :]
         if dtype == xp.float64:
@@ -158,7 +155,7 @@ class DenseDeviceRows(DeviceRows):
         return xp.astype(X[part, :], dtype)
 
     def rounding(self, part: slice) -> DeviceArray:
-        ones = self.space.xp.ones_like(self.X[part, 0], dtype=self.space.xp.float64)
+        ones = self.xp.ones_like(self.X[part, 0], dtype=self.xp.float64)
         summands = min(self.n_features, FEATURES) + -(-self.n_features // FEATURES) + 1
         return summands * EPS * ones
 
@@ -173,7 +170,7 @@ class DenseDeviceRows(DeviceRows):
         return self._block(part, B.dtype).T @ B
 
     def sqnorms(self) -> DeviceArray:
-        xp = self.space.xp
+        xp = self.xp
         out = self.space.empty((self.n_rows,), xp.float64)
         for part in self.parts(1):
             block = xp.astype(self.X[part, :], xp.float64, copy=False)
@@ -181,14 +178,14 @@ class DenseDeviceRows(DeviceRows):
         return out
 
     def _dense(self, places: DeviceArray) -> DeviceArray:
-        return self.space.xp.take(self.X, places, axis=0)
+        return self.xp.take(self.X, places, axis=0)
 
     def _squares(self, part: slice, B: DeviceArray) -> DeviceArray:
         block = self._block(part, B.dtype)
         return (block * block).T @ B
 
     def _counts(self, part: slice, B: DeviceArray) -> DeviceArray:
-        return self.space.xp.astype(self.X[part, :] != 0, B.dtype).T @ B
+        return self.xp.astype(self.X[part, :] != 0, B.dtype).T @ B
 
 
 class SparseDeviceRows(DeviceRows):
@@ -211,14 +208,13 @@ class SparseDeviceRows(DeviceRows):
         """Return a slice of X and its transpose."""
         key = (part.start, part.stop)
         if key not in self._pieces:
-            whole = part.start == 0 and part.stop == self.n_rows
-            piece = self.X if whole else self.X[part]
+            piece = self.X if key == (0, self.n_rows) else self.X[part]
             self._pieces[key] = piece, piece.T.tocsr()
         return self._pieces[key]
 
     def rounding(self, part: slice) -> DeviceArray:
         indptr = self.X.indptr[part.start : part.stop + 1]
-        return EPS * self.space.xp.astype(indptr[1:] - indptr[:-1] + 1, self.space.xp.float64)
+        return EPS * self.xp.astype(indptr[1:] - indptr[:-1] + 1, self.xp.float64)
 
     def _times(self, part: slice, W: DeviceArray) -> DeviceArray:
         return _product(self._piece(part)[0], W)
@@ -227,20 +223,18 @@ class SparseDeviceRows(DeviceRows):
         return _product(self._piece(part)[1], B)
 
     def sqnorms(self) -> DeviceArray:
-        return _squared(self.X) @ self.space.xp.ones(self.n_features) + self.bias**2
+        squared = self.X.multiply(self.X).tocsr()
+        return squared @ self.xp.ones(self.n_features) + self.bias**2
 
     def _dense(self, places: DeviceArray) -> DeviceArray:
         return self.X[places].toarray()
 
     def _squares(self, part: slice, B: DeviceArray) -> DeviceArray:
-        return _product(_squared(self._piece(part)[1]), B)
+        piece = self._piece(part)[1]
+        return _product(piece.multiply(piece).tocsr(), B)
 
     def _counts(self, part: slice, B: DeviceArray) -> DeviceArray:
         return _product(abs(self._piece(part)[1].sign()), B)
-
-
-def _squared(X: DeviceArray) -> DeviceArray:
-    return X.multiply(X).tocsr()
 
 
 def _product(X: DeviceArray, W: DeviceArray) -> DeviceArray:

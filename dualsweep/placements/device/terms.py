@@ -8,17 +8,16 @@ them together where all classes are one problem (`MulticlassTerms`). The formula
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from copy import copy
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..._typing import Array, DeviceArray, DeviceDType
 from ...kernels.certificate import UNDERFLOW
 from ...kernels.multiclass import OF_SUMS, OF_VIOLATION, SQRT_2
-from ...losses import Loss, on_arrays
-from ...losses.arrays import rounded_down
+from ...losses import Loss
+from ...losses.protocol import rounded_down
 from ...rows.functions import EPS
 from .arrays import Space
 
@@ -42,26 +41,18 @@ class Sizes(NamedTuple):
     length: DeviceArray  # of the weights of each problem
 
 
-class Terms(ABC):
-    """Losses and dual variables of all rows.
+class Columns:
+    """Classes (`codes`) and costs of all rows, and the class that each column is about.
 
-    Parameters
-    ----------
-    space : Space
-        Where the arrays are.
-    codes : array of int64
-        Number of each row's class.
-    cost : array of float64
-        Cost of each row, 0 for those that are not part of the problem.
-    columns : array of int64, on the host
-        The class that each column is about.
+    The cost of a row that is not part of the problem is 0.
     """
 
     smooth = False  # whether Newton steps need no anchor
-    n_problems: int
+    separate = False  # whether each column is a problem of its own
+    n_problems = 1
 
     def __init__(self, space: Space, codes: DeviceArray, cost: DeviceArray, columns: Array) -> None:
-        self.space, self.codes, self.cost = space, codes, cost
+        self.space, self.xp, self.codes, self.cost = space, space.xp, codes, cost
         self.columns, self.n_columns = space.asarray(columns), len(columns)
         self.n_used = int(space.xp.sum(space.xp.astype(cost > 0, space.xp.int64)))
         self._costs = {cost.dtype: cost[:, None]}
@@ -69,142 +60,67 @@ class Terms(ABC):
     @property
     def mean_cost(self) -> float:
         """The mean cost of the rows that have one."""
-        return float(self.space.xp.sum(self.cost)) / max(self.n_used, 1)
+        return float(self.xp.sum(self.cost)) / max(self.n_used, 1)
 
     def costs(self, part: slice, dtype: DeviceDType) -> DeviceArray:
         """Return the costs of a slice as a column."""
         if dtype not in self._costs:
-            self._costs[dtype] = self.space.xp.astype(self.cost, dtype)[:, None]
+            self._costs[dtype] = self.xp.astype(self.cost, dtype)[:, None]
         return self._costs[dtype][part, :]
 
     def own(self, part: slice) -> DeviceArray:
         """Return where the column is that of the row's class."""
         return self.codes[part][:, None] == self.columns[None, :]
 
-    def some(self, places: Array) -> Terms:
-        """Return the terms of the problems at these places, in ascending order.
 
-        A single problem stays what it is.
-        """
-        return self
+class BinaryTerms(Columns):
+    """A binary problem per column."""
 
-    def columns_of(self, places: Array, table: DeviceArray) -> DeviceArray:
-        """Return the columns of these problems; if it is all, the table itself."""
-        return table
-
-    @abstractmethod
-    def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
-        """Return the dot products of the columns of each problem."""
-
-    @abstractmethod
-    def slack(self, part: slice, Z: DeviceArray) -> DeviceArray:
-        """Return the slacks of rows with these responses."""
-
-    @abstractmethod
-    def change(self, part: slice, Z: DeviceArray) -> DeviceArray:
-        """Return how slacks change where responses change by Z."""
-
-    @abstractmethod
-    def implied(
-        self, part: slice, slack: DeviceArray, anchor: DeviceArray | None, rho: DeviceArray
-    ) -> tuple[DeviceArray, Moves]:
-        """Return the dual variables b of Newton's inner problem, and how they move.
-
-        See `dualsweep.newton`.
-        """
-
-    @abstractmethod
-    def losses(self, part: slice, slack: DeviceArray, b: DeviceArray) -> DeviceArray:
-        """Return the losses of each problem, and their excess over what b proves."""
-
-    @abstractmethod
-    def signed(self, part: slice, b: DeviceArray) -> DeviceArray:
-        """Return the coefficients of rows in the weights of each column."""
-
-    @abstractmethod
-    def unsigned(self, part: slice, signed: DeviceArray) -> DeviceArray:
-        """Return the dual variables that belong to coefficients."""
-
-    @abstractmethod
-    def clipped(self, part: slice, b: DeviceArray) -> DeviceArray:
-        """Return feasible dual variables: the nearest ones, or for Crammer-Singer a shrunk row."""
-
-    @abstractmethod
-    def room(self, part: slice, b: DeviceArray) -> DeviceArray:
-        """Return the largest number by which all of these dual variables may be multiplied."""
-
-    @abstractmethod
-    def conjugates(self, part: slice, b: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
-        """Return the sums of the `conjugate_parts` of the loss."""
-
-    @abstractmethod
-    def curvature(self, part: slice, moves: Moves, Z: DeviceArray) -> DeviceArray:
-        """Return how coefficients change, but for their sign, with responses Z."""
-
-    @abstractmethod
-    def diagonal(self, part: slice, moves: Moves) -> DeviceArray:
-        """Return how a dual variable changes with the response of its own class."""
-
-    @abstractmethod
-    def pair(self, moves: Moves, a: int, c: int) -> DeviceArray:
-        """Return how coefficients in column a change with responses in column c, of all rows.
-
-        Both are columns of one problem.
-        """
-
-    @abstractmethod
-    def feasible(self, part: slice, b: DeviceArray, dtype: DeviceDType) -> DeviceArray:
-        """Return dual variables rounded to a precision, and still feasible."""
-
-    @abstractmethod
-    def certify(self, part: slice, slack: DeviceArray, b: DeviceArray, sizes: Sizes) -> DeviceArray:
-        """Return what a certificate adds up, in float64; see `dualsweep.kernels.certificate`."""
-
-
-class BinaryTerms(Terms):
-    """A binary problem per column; for the parameters see `Terms`, and the loss."""
+    separate = True
 
     def __init__(
-        self,
-        space: Space,
-        codes: DeviceArray,
-        cost: DeviceArray,
-        columns: Array,
-        loss: Loss,
+        self, space: Space, codes: DeviceArray, cost: DeviceArray, columns: Array, loss: Loss
     ) -> None:
         super().__init__(space, codes, cost, columns)
-        self.loss, self.on = loss, on_arrays(loss, space.xp)
+        self.loss, self.on = loss, loss.on_arrays(space.xp)
         self.n_problems, self.smooth = self.n_columns, loss.smooth
 
     def some(self, places: Array) -> BinaryTerms:
+        """Return the terms of the problems at these places, in ascending order."""
         twin = copy(self)
-        twin.columns = self.space.xp.take(self.columns, self.space.asarray(places), axis=0)
+        twin.columns = self.space.take(self.columns, places, 0)
         twin.n_columns = twin.n_problems = len(places)
         return twin
 
     def columns_of(self, places: Array, table: DeviceArray) -> DeviceArray:
+        """Return the columns of these problems; if it is all, the table itself."""
         if len(places) == self.n_problems:
             return table
-        return self.space.xp.take(table, self.space.asarray(places), axis=1)
+        return self.space.take(table, places, 1)
 
     def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
-        return self.space.xp.sum(A * B, axis=0)
+        """Return the dot products of the columns of each problem."""
+        return self.xp.sum(A * B, axis=0)
 
     def slack(self, part: slice, Z: DeviceArray) -> DeviceArray:
+        """Return the slacks of rows with these responses."""
         return 1 + self.change(part, Z)
 
     def change(self, part: slice, Z: DeviceArray) -> DeviceArray:
-        return self.space.xp.where(self.own(part), -Z, Z)
+        """Return how slacks change where responses change by Z."""
+        return self.xp.where(self.own(part), -Z, Z)
 
     def implied(
         self, part: slice, slack: DeviceArray, anchor: DeviceArray | None, rho: DeviceArray
     ) -> tuple[DeviceArray, Moves]:
+        """Return the b of Newton's inner problem, and how they move; see `dualsweep.newton`."""
         v = slack if anchor is None else slack + rho * anchor
         b, free = self.on.proximal_dual(self.costs(part, slack.dtype), v, rho)
         return b, Moves(free)
 
     def losses(self, part: slice, slack: DeviceArray, b: DeviceArray) -> DeviceArray:
-        xp, cost = self.space.xp, self.costs(part, slack.dtype)
+        """Return the losses of each problem, and their excess over what b proves."""
+        xp, cost = self.xp, self.costs(part, slack.dtype)
         losses = xp.sum(self.on.losses(cost, slack, b), axis=0)
         if self.smooth:
             return xp.stack([losses, xp.zeros_like(losses)])
@@ -212,37 +128,46 @@ class BinaryTerms(Terms):
         return xp.stack([losses, losses - proven])
 
     def signed(self, part: slice, b: DeviceArray) -> DeviceArray:
-        return self.space.xp.where(self.own(part), b, -b)
+        """Return the coefficients of rows in the weights of each column."""
+        return self.xp.where(self.own(part), b, -b)
 
     def unsigned(self, part: slice, signed: DeviceArray) -> DeviceArray:
+        """Return the dual variables that belong to coefficients."""
         return self.signed(part, signed)
 
     def clipped(self, part: slice, b: DeviceArray) -> DeviceArray:
-        xp, cost = self.space.xp, self.costs(part, b.dtype)
+        """Return feasible dual variables: the nearest, or for Crammer-Singer a shrunk row."""
+        xp, cost = self.xp, self.costs(part, b.dtype)
         return self.on.clipped(cost, xp.where(cost > 0, b, xp.zeros_like(b)))
 
     def room(self, part: slice, b: DeviceArray) -> DeviceArray:
-        return self.space.xp.min(self.on.room(self.costs(part, b.dtype), b), axis=0)
+        """Return the largest number by which all of these dual variables may be multiplied."""
+        return self.xp.min(self.on.room(self.costs(part, b.dtype), b), axis=0)
 
     def conjugates(self, part: slice, b: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
-        xp = self.space.xp
+        """Return the sums of the `conjugate_parts` of the loss."""
         linear, square = self.on.conjugate_parts(self.costs(part, b.dtype), b)
-        return xp.sum(linear, axis=0), xp.sum(square, axis=0)
+        return self.xp.sum(linear, axis=0), self.xp.sum(square, axis=0)
 
     def curvature(self, part: slice, moves: Moves, Z: DeviceArray) -> DeviceArray:
+        """Return how coefficients change, but for their sign, with responses Z."""
         return moves.free * Z
 
     def diagonal(self, part: slice, moves: Moves) -> DeviceArray:
+        """Return how a dual variable changes with the response of its own class."""
         return moves.free
 
     def pair(self, moves: Moves, a: int, c: int) -> DeviceArray:
+        """Return how coefficients in column a change with responses in c, of all rows."""
         return moves.free[:, a]
 
     def feasible(self, part: slice, b: DeviceArray, dtype: DeviceDType) -> DeviceArray:
+        """Return dual variables rounded to a precision, and still feasible."""
         return self.on.rounded(self.costs(part, b.dtype), b, dtype)
 
     def certify(self, part: slice, slack: DeviceArray, b: DeviceArray, sizes: Sizes) -> DeviceArray:
-        xp, (norm, rounding, length) = self.space.xp, sizes
+        """Return what a certificate adds up, in float64; see `kernels.certificate`."""
+        xp, (norm, rounding, length) = self.xp, sizes
         error = (rounding * norm)[:, None] * length[None, :] + UNDERFLOW
         error += EPS * xp.abs(slack)
         lost, spread, seen, share = self.on.certified_share(
@@ -252,43 +177,42 @@ class BinaryTerms(Terms):
         return xp.stack([xp.sum(each, axis=0) for each in found])
 
 
-class MulticlassTerms(Terms):
+class MulticlassTerms(Columns):
     """Crammer-Singer (`joint`) or Weston-Watkins: one problem over all columns.
 
-    The slack of a row's own class is 0, so is its dual variable: nothing else leaves it out.
+    The methods are those of `BinaryTerms`, for the one problem. The slack of a row's own class is
+    0, so is its dual variable: nothing else leaves it out.
     """
 
-    n_problems = 1
-
     def __init__(
-        self,
-        space: Space,
-        codes: DeviceArray,
-        cost: DeviceArray,
-        n_classes: int,
-        joint: bool,
+        self, space: Space, codes: DeviceArray, cost: DeviceArray, n_classes: int, joint: bool
     ) -> None:
         super().__init__(space, codes, cost, np.arange(n_classes))
         self.joint = joint
         self._levels = space.zeros((codes.shape[0], 1), cost.dtype)  # of the latest projections
 
+    def some(self, places: Array) -> MulticlassTerms:
+        return self
+
+    def columns_of(self, places: Array, table: DeviceArray) -> DeviceArray:
+        return table
+
     def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
         return self._total(A * B)
 
     def _total(self, values: DeviceArray) -> DeviceArray:
-        return self.space.xp.reshape(self.space.xp.sum(values), (1,))
+        return self.xp.reshape(self.xp.sum(values), (1,))
 
     def slack(self, part: slice, Z: DeviceArray) -> DeviceArray:
-        xp = self.space.xp
-        return self.change(part, Z) + xp.astype(~self.own(part), Z.dtype)
+        return self.change(part, Z) + self.xp.astype(~self.own(part), Z.dtype)
 
     def change(self, part: slice, Z: DeviceArray) -> DeviceArray:
-        return Z - self.space.xp.take_along_axis(Z, self.codes[part][:, None], axis=1)
+        return Z - self.xp.take_along_axis(Z, self.codes[part][:, None], axis=1)
 
     def implied(
         self, part: slice, slack: DeviceArray, anchor: DeviceArray | None, rho: DeviceArray
     ) -> tuple[DeviceArray, Moves]:
-        xp, cost = self.space.xp, self.costs(part, slack.dtype)
+        xp, cost = self.xp, self.costs(part, slack.dtype)
         u = slack / rho + anchor
         zero = xp.zeros_like(u)
         if not self.joint:
@@ -302,13 +226,13 @@ class MulticlassTerms(Terms):
     ) -> tuple[DeviceArray, DeviceArray]:
         """Return the projection of each row of u to ``b >= 0, sum b <= cost``, and where it is =.
 
-        That is b = max(u - level, 0), with level > 0 where the sum is at its bound. With the
+        A kernel projects row by row (`kernels.newton_multiclass`); a device projects all rows at
+        once. That is b = max(u - level, 0), with level > 0 where the sum is at its bound. With the
         largest entry of u taken away, which keeps huge numbers exact, the level is at least -cost.
         The sum is convex and decreasing in the level: the first Newton step (Michelot 1986), from
         where the level was before, ends below it, and then each drops entries until none does.
         """
-        xp = self.space.xp
-        zero = xp.zeros_like(u)
+        xp, zero = self.xp, self.xp.zeros_like(u)
         top = xp.max(u, axis=1, keepdims=True)
         least = xp.maximum(-cost, -top)  # -top is a level of 0
         u = u - top
@@ -328,25 +252,22 @@ class MulticlassTerms(Terms):
 
     def losses(self, part: slice, slack: DeviceArray, b: DeviceArray) -> DeviceArray:
         losses = self._total(self._loss(slack) * self.costs(part, slack.dtype)[:, 0])
-        return self.space.xp.stack([losses, losses - self.dots(b, slack)])
+        return self.xp.stack([losses, losses - self.dots(b, slack)])
 
     def _loss(self, slack: DeviceArray) -> DeviceArray:
         """Return the loss of each row; the slack of its own class is 0."""
-        xp = self.space.xp
         if self.joint:
-            return xp.max(slack, axis=1)
-        return xp.sum(xp.maximum(slack, xp.zeros_like(slack)), axis=1)
+            return self.xp.max(slack, axis=1)
+        return self.xp.sum(self.xp.maximum(slack, self.xp.zeros_like(slack)), axis=1)
 
     def signed(self, part: slice, b: DeviceArray) -> DeviceArray:
-        xp = self.space.xp
-        return xp.where(self.own(part), xp.sum(b, axis=1, keepdims=True), -b)
+        return self.xp.where(self.own(part), self.xp.sum(b, axis=1, keepdims=True), -b)
 
     def unsigned(self, part: slice, signed: DeviceArray) -> DeviceArray:
-        xp = self.space.xp
-        return xp.where(self.own(part), xp.zeros_like(signed), -signed)
+        return self.xp.where(self.own(part), self.xp.zeros_like(signed), -signed)
 
     def clipped(self, part: slice, b: DeviceArray) -> DeviceArray:
-        xp, cost = self.space.xp, self.costs(part, b.dtype)
+        xp, cost = self.xp, self.costs(part, b.dtype)
         b = xp.minimum(xp.maximum(b, xp.zeros_like(b)), cost)
         if not self.joint:
             return b
@@ -354,18 +275,18 @@ class MulticlassTerms(Terms):
         return b * (cost / xp.where(total > 0, total, xp.ones_like(total)))
 
     def room(self, part: slice, b: DeviceArray) -> DeviceArray:
-        xp = self.space.xp
+        xp = self.xp
         used = xp.sum(b, axis=1, keepdims=True) if self.joint else b
         ratio = self.costs(part, b.dtype) / xp.where(used > 0, used, xp.ones_like(used))
         room = xp.where(used > 0, ratio, xp.full_like(used, float("inf")))
         return xp.reshape(xp.min(room), (1,))
 
     def conjugates(self, part: slice, b: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
-        zero = self.dots(self.space.xp.zeros_like(b), b)
+        zero = self.dots(self.xp.zeros_like(b), b)
         return zero, zero
 
     def curvature(self, part: slice, moves: Moves, Z: DeviceArray) -> DeviceArray:
-        xp, (free, bound) = self.space.xp, moves
+        xp, (free, bound) = self.xp, moves
         moved = free * Z
         total, whole = (xp.sum(each, axis=1, keepdims=True) for each in (moved, free))
         level = xp.take_along_axis(Z, self.codes[part][:, None], axis=1)
@@ -376,9 +297,8 @@ class MulticlassTerms(Terms):
         return xp.where(self.own(part), level * whole - total, moved)
 
     def diagonal(self, part: slice, moves: Moves) -> DeviceArray:
-        xp, (free, bound) = self.space.xp, moves
-        total = xp.sum(free, axis=1, keepdims=True)
-        own = total
+        xp, (free, bound) = self.xp, moves
+        own = total = xp.sum(free, axis=1, keepdims=True)
         if bound is not None:
             share = free / xp.where(total > 0, total, xp.ones_like(total))
             free = xp.where(bound, free * (1 - share), free)
@@ -386,7 +306,7 @@ class MulticlassTerms(Terms):
         return xp.where(self.own(part), own, free)
 
     def pair(self, moves: Moves, a: int, c: int) -> DeviceArray:
-        xp, (free, bound) = self.space.xp, moves
+        xp, (free, bound) = self.xp, moves
         zero = xp.zeros_like(free[:, 0])
         total = xp.sum(free, axis=1)
         sums = xp.where(total > 0, total, xp.ones_like(total))
@@ -400,7 +320,7 @@ class MulticlassTerms(Terms):
         return out
 
     def feasible(self, part: slice, b: DeviceArray, dtype: DeviceDType) -> DeviceArray:
-        xp, cost = self.space.xp, self.costs(part, b.dtype)
+        xp, cost = self.xp, self.costs(part, b.dtype)
         b = xp.astype(b, dtype)
         if not self.joint:
             return b if dtype == cost.dtype else xp.minimum(b, rounded_down(xp, cost, dtype))
@@ -411,7 +331,7 @@ class MulticlassTerms(Terms):
         return xp.where(over, b * factor, b)
 
     def certify(self, part: slice, slack: DeviceArray, b: DeviceArray, sizes: Sizes) -> DeviceArray:
-        xp, (norm, rounding, length) = self.space.xp, sizes
+        xp, (norm, rounding, length) = self.xp, sizes
         cost = self.costs(part, slack.dtype)[:, 0]
         reach = SQRT_2 * length * norm
         error = rounding * reach + OF_VIOLATION * EPS * (1 + reach)  # more than underflow
@@ -431,3 +351,6 @@ class MulticlassTerms(Terms):
         lengths, drift = SQRT_2 * total * norm, SQRT_2 * (excess + sums * total) * norm
         found = (own + wobble, wobble, share, seen, lengths, drift)
         return xp.stack([self._total(each) for each in found])
+
+
+Terms: TypeAlias = BinaryTerms | MulticlassTerms
