@@ -41,7 +41,7 @@ def has_room(problem: MulticlassProblem) -> bool:
 
 
 class Curved(NamedTuple):
-    """Rows whose dual variables move with their slacks: their numbers, classes, and how."""
+    """Rows whose dual variables move with their slacks; for the fields see `MulticlassSlacks`."""
 
     members: Array
     y: Array
@@ -158,9 +158,9 @@ class MulticlassSlacks(MemorySlacks):
         return BlockHessian(self, rho)
 
     def _factorise(self, rho: float) -> None:
-        """Make factors of about the Hessian's blocks of one class each.
+        """Make approximate factors of the Hessian's blocks of one class each.
 
-        To precondition with them, some of many rows stand for all, and float32 is enough.
+        For a preconditioner, a sample of many rows and float32 are enough.
         """
         members, y, free, bound = self.curved_rows()
         diagonal, d = np.empty(free.shape), self.passes.n_weights
@@ -246,7 +246,7 @@ class BlockHessian(Hessian):
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        yield
+        yield  # after an error, threads leave by themselves within a millisecond
         self.team.dismiss()
 
 

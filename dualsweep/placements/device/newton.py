@@ -37,7 +37,7 @@ FEW_COLUMNS = 50
 GATHERED = 1 << 26
 
 # Where features repeat each other and costs are large, the identity drowns in the rounding of the
-# Hessian. These multiples of its diagonal are added one after the other until it can be solved with.
+# Hessian. These multiples of its diagonal are added, one after the other, until it is regular.
 REGULAR = 1e-14, 1e-11, 1e-8
 
 # A Hessian is made only of so many weights: of a class, or of all where they are one problem.
