@@ -4,13 +4,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 
-.PHONY: demo test lint types docs site fuzz mutate coverage bench bench-binary bench-gpu bench-hard bench-multiclass bench-regression bench-io bench-path bench-sdm bench-dask paper-dcd paper-sdm paper-avsf paper-walrus clean
+.PHONY: demo test test-oldest lint types docs site fuzz mutate coverage bench bench-binary bench-gpu bench-hard bench-multiclass bench-regression bench-io bench-path bench-sdm bench-dask paper-dcd paper-sdm paper-avsf paper-walrus clean
 
 demo: $(VENV)/.plot
 	$(BIN)/dualsweep demo
 
 test: lint types
 	$(BIN)/pytest -n auto
+
+# The core tests with the oldest Python and dependencies of pyproject.toml, where there is Python 3.10.
+OLDEST := $(VENV)-oldest
+OLDEST_PYTHON = $(shell for python in python3.10 "$$(pyenv prefix 3.10)/bin/python" $(PYTHON); do \
+	"$$python" -c "" && echo "$$python" && break; done 2>/dev/null)
+CORE := kernels rows multiclass svc svr io private_interfaces jit
+test-oldest: $(OLDEST)/.core
+	NUMBA_CACHE_DIR=$(OLDEST)/numba $(OLDEST)/bin/python -m pytest -q -n auto \
+		$(foreach name,$(CORE),tests/test_$(name).py)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -155,9 +164,16 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	touch $@ $(VENV)/.plot
 
+$(OLDEST)/.core: pyproject.toml
+	$(OLDEST_PYTHON) -m venv $(OLDEST)
+	sed -n '/^dependencies/,/^]/ s/.*"\(.*\)>=\([0-9.]*\)".*/\1==\2.*/p' $< > $(OLDEST)/oldest.txt
+	$(OLDEST)/bin/python -m pip install --quiet --constraint $(OLDEST)/oldest.txt --editable . \
+		"pytest<9" pytest-xdist hypothesis psutil "pandas<2.2" "click<8.2"
+	touch $@
+
 $(VENV)/.mutation: pyproject.toml | $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --editable ".[mutation]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) build/docs docs/gallery docs/generated
+	rm -rf $(VENV) $(OLDEST) build/docs docs/gallery docs/generated

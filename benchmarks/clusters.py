@@ -34,7 +34,7 @@ import dualsweep
 import dualsweep.placements.cluster.client as client_side
 import dualsweep.placements.cluster.worker as worker_side
 from dualsweep.distributed import LinearSVC
-from dualsweep.placements.cluster.partitions import Partition
+from dualsweep.placements.cluster.partitions import Answer, Partition
 
 LOSSES = ("hinge", "squared_hinge", "squared")
 ARRAYS = ("data", "indices", "indptr", "shape", "y")
@@ -57,12 +57,12 @@ def cells(names):
 class Timed(worker_side.PartitionActor):
     """Notes how long its answers took, in processor time."""
 
-    def answer(self, asked, w, firsts):
+    def answer(self, asked, chosen, *sent):
         started = time.thread_time()
-        answer = super().answer(asked, w, firsts)
+        answer = super().answer(asked, chosen, *sent)
         worked = time.thread_time() - started
         beside = time.process_time() - self.seen - worked
-        self.busy().append((asked[1], worked, beside))
+        self.busy().append((asked.question, worked, beside))
         self.seen = time.process_time()
         return answer
 
@@ -80,19 +80,19 @@ class Asked:
         self.log, self.cpu = [], 0.0
         ask = client_side.Cluster._ask
 
-        def noted(cluster, p, question, w, how):
+        def noted(cluster, asked, sent):
             started, before = time.perf_counter(), self.cpu
-            answer = ask(cluster, p, question, w, how)
+            answer = ask(cluster, asked, sent)
             self.cpu = time.process_time()
-            sizes = [0 if part is None else part.nbytes for part in (w, answer[0])]
+            sizes = [sum(w.nbytes for w in sent), answer.weights.nbytes]
             moved = len(cluster.groups) * sum(sizes)
             seconds = time.perf_counter() - started
             both = sizes[0] > 0, sizes[1] > 0
-            self.log.append((question, seconds, *both, moved, self.cpu - before))
+            self.log.append((asked.question, seconds, *both, moved, self.cpu - before))
             return answer
 
         client_side.Cluster._ask = noted
-        client_side.PartitionActor = Timed
+        worker_side.PartitionActor = Timed
 
     def rounds(self):
         """Return broadcasts or sums of weights, whichever are more."""
@@ -282,8 +282,8 @@ def assert_certified(model, *parts):
 class Echo:
     """An actor that answers at once, with as many weights as it was sent."""
 
-    def answer(self, question, w, firsts):
-        return w + 1, np.zeros(3), {}
+    def answer(self, asked, chosen, w):
+        return Answer(w + 1, np.zeros(3))
 
 
 def messages(args):
@@ -298,14 +298,14 @@ def messages(args):
                 for home in client.nthreads()
             }
             wait(list(actors.values()))
-            groups = [(home, actor.key, {}) for home, actor in actors.items()]
+            groups = [(home, actor.key, []) for home, actor in actors.items()]
             asking = object.__new__(client_side.Cluster)  # without partitions
             asking.client, asking.direct = client, True
             for length in args.weights:
                 w, times = np.ones(length, np.float32), []
                 for _ in range(50):
                     started = time.perf_counter()
-                    client.sync(asking._answers, groups, (0, "", {}), w)
+                    client.sync(asking._answers, groups, None, (w,))
                     times.append(1e3 * (time.perf_counter() - started))
                 print(f"{n} workers, {length} weights: {np.median(times[5:]):.1f} ms, "
                       f"at least {min(times):.1f}", flush=True)  # fmt: skip

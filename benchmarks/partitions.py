@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-import dualsweep.placements.cluster.rounds  # noqa: F401  (registers the sweeps)
 from dualsweep._threads import Workers
 from dualsweep.losses import LOSSES
 from dualsweep.placements.cluster.partitions import PartitionedProblem

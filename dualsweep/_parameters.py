@@ -184,7 +184,8 @@ def parameter(
     flags : str
         How the command line calls it; by default as Python does.
     help : str
-        What the command line says of it; nothing if it has no such option.
+        What the command line says of it, with ``{choices}`` for the values that it may have;
+        nothing if it has no such option.
     metavar : str, optional
         What the command line calls its value.
 

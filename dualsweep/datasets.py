@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
+
+from ._typing import Array
 
 __all__ = ["make_text_like"]
 
-# The word of rank r comes up in proportion to 1 / (r + RANK_SHIFT) (Zipf-Mandelbrot). The shift
+# The word of rank r occurs in proportion to 1 / (r + RANK_SHIFT) (Zipf-Mandelbrot). The shift
 # stands for the stop words that are usually taken out.
 RANK_SHIFT = 10.0
 
-# Shape of the negative binomial distribution of row lengths: spread out, as in text.
-LENGTH_SHAPE = 3.0
+LENGTH_SHAPE = 3.0  # of the negative binomial distribution of row lengths: spread out, as in text
 
-# The commonest part of the words says something about the class: at least so many of them. With
-# informative words among the rare ones, 200,000 rows are too few to learn what they say.
+# The commonest words tell the class: this part of all, and at least so many. If rare words told it,
+# 200,000 rows would be too few to learn what they say.
 INFORMATIVE_PART = 0.02
 INFORMATIVE_LEAST = 20
 
-# Words drawn at once: bounds the scratch memory to some 100 MB.
-WORDS_PER_BLOCK = 2_000_000
+WORDS_PER_BLOCK = 2_000_000  # drawn at once: bounds the scratch memory to some 100 MB
 
 
 def make_text_like(
@@ -32,15 +31,15 @@ def make_text_like(
     mean_length: float = 65.0,
     n_classes: int = 2,
     noise: float = 0.05,
-    dtype: Any = np.float32,
-    random_state: Any = None,
-) -> tuple[sp.csr_array, Any]:
+    dtype: npt.DTypeLike = np.float32,
+    random_state: int | np.random.Generator | None = None,
+) -> tuple[sp.csr_array, Array]:
     """Generate a classification problem that looks like text.
 
     Rows are bags of words: lengths vary, word frequencies follow Zipf's law, values are tf-idf
     (with logarithmic tf) scaled to rows of unit Euclidean norm. The class is the largest of
-    `n_classes` linear functions that look at the commonest words only, one in fifty, and is then
-    replaced by another one in the fraction `noise` of the rows.
+    `n_classes` linear functions of the commonest words, one in fifty. A fraction `noise` of the
+    rows then gets another class.
 
     Parameters
     ----------
@@ -49,8 +48,7 @@ def make_text_like(
     n_features : int, default=50_000
         Number of words. Their frequency does not depend on their position.
     mean_length : float, default=65
-        Mean number of words in a row; some come up more than once, so that a row has somewhat
-        fewer nonzeros.
+        Mean number of words in a row. Some occur more than once, so a row has fewer nonzeros.
     n_classes : int, default=2
         Number of classes, of about the same size.
     noise : float, default=0.05
@@ -75,12 +73,9 @@ def make_text_like(
     ((1000, 500), 'float32', [0, 1])
     """
     dtype = np.dtype(dtype)
-    for name, value, least in [
-        ("n_samples", n_samples, 1),
-        ("n_features", n_features, 2),
-        ("mean_length", mean_length, 1),
-        ("n_classes", n_classes, 2),
-    ]:
+    sizes = {"n_samples": n_samples, "n_features": n_features, "n_classes": n_classes}
+    for name, value in {**sizes, "mean_length": mean_length}.items():
+        least = 2 if name in ("n_features", "n_classes") else 1
         if not value >= least:
             raise ValueError(f"{name} must be at least {least}, but is {value!r}.")
     if not 0 <= noise <= 1:
@@ -97,16 +92,15 @@ def make_text_like(
 
 
 def _count_words(
-    n_samples: int, words: Any, mean_length: float, dtype: Any, rng: np.random.Generator
+    n_samples: int, words: Array, mean_length: float, dtype: np.dtype, rng: np.random.Generator
 ) -> sp.csr_array:
-    """Return how often each word comes up in each row."""
+    """Return how often each word occurs in each row."""
     n_features = len(words)
     success = LENGTH_SHAPE / (LENGTH_SHAPE + mean_length - 1)
     lengths = 1 + rng.negative_binomial(LENGTH_SHAPE, success, n_samples)
     cumulated = np.cumsum(1.0 / (np.arange(n_features) + 1 + RANK_SHIFT))
 
-    indptr = np.zeros(n_samples + 1, dtype=np.int64)
-    counts, indices = [], []
+    counts, indices, sizes = [], [], [np.zeros(1, np.int64)]
     rows_per_block = max(int(WORDS_PER_BLOCK / mean_length), 1)
     for first in range(0, n_samples, rows_per_block):
         length = lengths[first : first + rows_per_block]
@@ -115,15 +109,12 @@ def _count_words(
         entries, count = np.unique(rows * n_features + words[ranks], return_counts=True)
         counts.append(count.astype(dtype))
         indices.append((entries % n_features).astype(np.int32))
-        indptr[first + 1 : first + 1 + len(length)] = np.bincount(
-            entries // n_features, minlength=len(length)
-        )
-    np.cumsum(indptr, out=indptr)
+        sizes.append(np.bincount(entries // n_features, minlength=len(length)))
+    indptr = np.cumsum(np.concatenate(sizes))
     if indptr[-1] <= np.iinfo(np.int32).max:
         indptr = indptr.astype(np.int32)  # scipy wants one type for indices and indptr
-    return sp.csr_array(
-        (np.concatenate(counts), np.concatenate(indices), indptr), shape=(n_samples, n_features)
-    )
+    arrays = np.concatenate(counts), np.concatenate(indices), indptr
+    return sp.csr_array(arrays, shape=(n_samples, n_features))
 
 
 def _scale_tfidf(X: sp.csr_array) -> None:
@@ -136,8 +127,8 @@ def _scale_tfidf(X: sp.csr_array) -> None:
 
 
 def _plant_labels(
-    X: sp.csr_array, informative: Any, n_classes: int, noise: float, rng: np.random.Generator
-) -> Any:
+    X: sp.csr_array, informative: Array, n_classes: int, noise: float, rng: np.random.Generator
+) -> Array:
     """Return the classes that random weights of the informative words give, with some noise."""
     n_samples, n_features = X.shape
     W = np.zeros((n_features, n_classes), dtype=X.dtype)

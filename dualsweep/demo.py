@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from copy import copy
+from itertools import chain
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -12,18 +14,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler, scale
+from sklearn.svm import LinearSVC as SklearnLinearSVC
 
+from ._typing import Array, Matrix
 from .datasets import make_text_like
 from .estimators import LinearSVC
 from .plotting import ConvergenceDisplay
 
 N_FEATURES = 50_000  # of the generated text
-TOL = 1e-4  # how far above the optimum everybody has to come, relatively
+TOL = 1e-4  # how far above the optimum each library may end, relatively
 BOUND_TOL = 1e-6  # of the lower bound that all are measured against
 LIBRARIES = ("dualsweep", "scikit-learn, dual=True", "scikit-learn, dual=False")
 THEIR_TOLS = (1e-1, 1e-2, 1e-3, 1e-4)  # scikit-learn's own scale, and its default at the end
 MARKS = "dualsweep (marks are proven)"
-MOMENT = 0.2  # seconds; fits that take less are repeated
+MOMENT = 0.2  # seconds; shorter fits are repeated
 SHOW_BAR = 10_000  # rows; on fewer, drawing the progress bar takes longer than training
 
 
@@ -31,22 +39,22 @@ class Split(NamedTuple):
     """A data set, cut into rows to train on and rows to test on."""
 
     name: str
-    X: Any
-    y: Any
-    X_test: Any
-    y_test: Any
+    X: Matrix
+    y: Array
+    X_test: Matrix
+    y_test: Array
 
 
 class Fit(NamedTuple):
-    """What one library made of one data set."""
+    """How one library did on one data set."""
 
     data: str
     library: str
     seconds: float
     primal: float
     lower_bound: float  # proven by dualsweep's certificate
-    accuracy: float  # on rows that were not trained on
-    tol: float  # its own, the loosest that is enough
+    accuracy: float  # on the rows to test on
+    tol: float  # the library's own, the loosest that is enough
 
     @property
     def excess(self) -> float:
@@ -55,77 +63,60 @@ class Fit(NamedTuple):
 
     @property
     def reached(self) -> bool:
-        """Whether that is as near as everybody has to come."""
+        """Return True if the objective is close enough to the optimum."""
         return self.excess <= TOL
 
 
 def run(
     *, rows: int = 200_000, output: str | Path = "dualsweep-demo.png", console: Any = None
 ) -> list[Fit]:
-    """Train on three data sets beside `sklearn.svm.LinearSVC`, all to the same accuracy.
+    """Train on three data sets beside `sklearn.svm.LinearSVC`, report the fits, draw the picture.
 
-    Everybody has to come within `TOL` of the optimum: dualsweep proves it, and of scikit-learn the
-    quickest fit counts that got there, found out afterwards with dualsweep's lower bound.
-
-    Parameters
-    ----------
-    rows : int, default=200_000
-        Rows of the generated text to train on.
-    output : str or Path, default="dualsweep-demo.png"
-        Where to write the picture.
-    console : rich.console.Console, default=None
-        Where to report; stdout if None.
-
-    Returns
-    -------
-    list of Fit
-        What was reported.
+    Each library has to come within `TOL` of the optimum. dualsweep proves that it does. For
+    scikit-learn the quickest fit that gets there counts: dualsweep's lower bound tells afterwards.
     """
     console = Console(highlight=False) if console is None else console
     with console.status("Compiling kernels, or loading those that were compiled before"):
         seconds = _warm_up()
     console.print(f"Kernels ready after {seconds:.1f} s; the times below are without that.")
 
-    fits: list[Fit] = []
-    models: dict[str, LinearSVC] = {}  # by what they were trained on
+    fits: dict[str, list[Fit]] = {}  # by data set
     for split in _splits(rows, console):
         n, n_features = split.X.shape
         console.rule(f"[bold]{split.name}[/bold]: {n:,} rows, {n_features:,} features")
-        if n > SHOW_BAR:
-            model, fit = _fit_dualsweep(split, verbose=1)
-        else:
-            with console.status(f"Training dualsweep.LinearSVC on {split.name}"):
-                model, fit = _fit_dualsweep(split, verbose=0)
-        models[f"{split.name}, {n:,} rows"] = model
+        model = LinearSVC(tol=TOL, random_state=0, verbose=int(n > SHOW_BAR))
+        status = f"Training dualsweep.LinearSVC on {split.name}"
+        with nullcontext() if model.verbose else console.status(status):
+            seconds = _time(model, split)
         with console.status("Looking for a tighter lower bound to measure everybody against"):
-            bound = _lower_bound(model, split)
-        fits.append(fit._replace(lower_bound=bound))
+            closer = copy(model).set_params(tol=BOUND_TOL, warm_start=True, verbose=0)
+            bound = float(closer.fit(split.X, split.y).dual_objective_)
+        own = fits[f"{split.name}, {n:,} rows"] = [
+            _evaluate(model, LIBRARIES[0], seconds, split, bound)
+        ]
         for dual in (True, False):
             with console.status(f"Training sklearn.svm.LinearSVC(dual={dual}) on {split.name}"):
-                fits.append(_fit_sklearn(split, dual, bound))
+                own.append(_fit_sklearn(split, dual, bound))
         console.print(
             f"Certificate: primal {model.primal_objective_:.8g}, dual (proven lower bound) "
             f"{model.dual_objective_:.8g}, relative gap {model.relative_gap_:.1e} "
             f"(tol {model.tol:.0e})"
         )
-        console.print(_table([fit for fit in fits if fit.data == split.name]))
+        console.print(_table(own))
 
     console.print(
         "Same problem for all: squared hinge loss, C = 1. 'Above optimum, at most' is the "
-        "objective, evaluated in float64, against a lower bound that dualsweep proved: nobody can "
-        "be better than 0. Each library's tol is the loosest that comes within "
+        "objective, evaluated in float64, against a lower bound that dualsweep proved: no model "
+        "can be below 0. Each library's tol is the loosest that comes within "
         f"{100 * TOL:g} % of it. dualsweep's is that number; scikit-learn's has a scale of its "
         "own, and its fits do not tell where they ended."
     )
-    _draw(models, fits, Path(output), console)
-    return fits
+    _draw(fits, model, Path(output), console)
+    return list(chain.from_iterable(fits.values()))
 
 
 def _warm_up() -> float:
-    """Fit every kind of rows and weights once, so that no timed fit compiles anything."""
-    from sklearn.datasets import load_breast_cancer
-    from sklearn.preprocessing import scale
-
+    """Fit all kinds of rows and weights, so that no timed fit compiles; return the seconds."""
     started = perf_counter()
     X, y = load_breast_cancer(return_X_y=True)
     LinearSVC(tol=TOL).fit(scale(X), y)
@@ -137,43 +128,39 @@ def _warm_up() -> float:
 
 
 def _splits(rows: int, console: Console) -> Iterator[Split]:
-    from sklearn.datasets import load_breast_cancer, load_digits
-    from sklearn.model_selection import train_test_split
-    from sklearn.preprocessing import StandardScaler
-
-    def split(name: str, X: Any, y: Any) -> Split:
-        n_test = len(y) // 11  # a tenth of the rows to train on
-        X, X_test, y, y_test = train_test_split(X, y, test_size=n_test, random_state=0)
-        return Split(name, X, y, X_test, y_test)
-
-    cancer = split("breast cancer", *load_breast_cancer(return_X_y=True))
+    """Yield the three data sets."""
+    cancer = _split("breast cancer", *load_breast_cancer(return_X_y=True))
     scaler = StandardScaler().fit(cancer.X)
     yield cancer._replace(X=scaler.transform(cancer.X), X_test=scaler.transform(cancer.X_test))
     X, y = load_digits(return_X_y=True)
-    yield split("digits", X / 16, y)
+    yield _split("digits", X / 16, y)
     with console.status(f"Generating text: {rows:,} rows of {N_FEATURES:,} words, and a test set"):
-        problem = make_text_like(rows + rows // 10, N_FEATURES, random_state=0)
-        text = split("generated text", *problem)
-    yield text
+        text = make_text_like(rows + rows // 10, N_FEATURES, random_state=0)
+        split = _split("generated text", *text)
+    yield split
 
 
-def _fit_dualsweep(split: Split, verbose: int) -> tuple[LinearSVC, Fit]:
-    model = LinearSVC(tol=TOL, random_state=0, verbose=verbose)
-    seconds = _time(model, split)
-    fit = Fit(
-        split.name,
-        LIBRARIES[0],
-        seconds,
-        model.primal_objective_,
-        model.dual_objective_,
-        model.score(split.X_test, split.y_test),
-        TOL,
-    )
-    return model, fit
+def _split(name: str, X: Matrix, y: Array) -> Split:
+    n_test = len(y) // 11  # a tenth of the rows to train on
+    X, X_test, y, y_test = train_test_split(X, y, test_size=n_test, random_state=0)
+    return Split(name, X, y, X_test, y_test)
+
+
+def _fit_sklearn(split: Split, dual: bool, lower_bound: float) -> Fit:
+    """Return the fit of the loosest tolerance that is enough; if none is, of the tightest."""
+    for tol in THEIR_TOLS:
+        model = SklearnLinearSVC(dual=dual, tol=tol, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the excess says more
+            seconds = _time(model, split)
+        fit = _evaluate(model, LIBRARIES[1 if dual else 2], seconds, split, lower_bound)
+        if fit.reached:
+            break
+    return fit
 
 
 def _time(model: Any, split: Split) -> float:
-    """Fit, and return how many seconds it took; of fits that take next to none, the best."""
+    """Fit, and return the seconds it took; repeat a short fit, and return its shortest time."""
     best = total = 0.0
     while total < MOMENT:
         started = perf_counter()
@@ -183,43 +170,15 @@ def _time(model: Any, split: Split) -> float:
     return best
 
 
-def _lower_bound(model: LinearSVC, split: Split) -> float:
-    """Return what no model's objective is below, from where the model is."""
-    closer = copy(model).set_params(tol=BOUND_TOL, warm_start=True, verbose=0)
-    return float(closer.fit(split.X, split.y).dual_objective_)
-
-
-def _fit_sklearn(split: Split, dual: bool, lower_bound: float) -> Fit:
-    """Return the fit of the loosest tolerance that is enough; if none is, of the tightest."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.svm import LinearSVC as SklearnLinearSVC
-
-    for tol in THEIR_TOLS:
-        model = SklearnLinearSVC(dual=dual, tol=tol, random_state=0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the excess says more
-            seconds = _time(model, split)
-        fit = Fit(
-            split.name,
-            LIBRARIES[1] if dual else LIBRARIES[2],
-            seconds,
-            _primal(model, split.X, split.y),
-            lower_bound,
-            model.score(split.X_test, split.y_test),
-            tol,
-        )
-        if fit.reached:
-            break
-    return fit
-
-
-def _primal(model: Any, X: Any, y: Any) -> float:
-    """Return the sum over the classes of the squared hinge objectives, C = 1, in float64."""
-    coef = model.coef_.astype(np.float64)
+def _evaluate(model: Any, library: str, seconds: float, split: Split, lower_bound: float) -> Fit:
+    """Return how a fitted model did, with its objective in float64: squared hinge loss, C = 1."""
+    coef, intercept = model.coef_.astype(np.float64), model.intercept_
     positives = model.classes_[1:] if len(model.classes_) == 2 else model.classes_
-    signs = np.where(y[:, None] == positives, 1.0, -1.0)
-    slack = np.maximum(0.0, 1.0 - signs * (X @ coef.T + model.intercept_))
-    return float(0.5 * (coef**2).sum() + 0.5 * (model.intercept_**2).sum() + (slack**2).sum())
+    signs = np.where(split.y[:, None] == positives, 1.0, -1.0)
+    slack = np.maximum(0.0, 1.0 - signs * (split.X @ coef.T + intercept))
+    primal = float(0.5 * (coef**2).sum() + 0.5 * (intercept**2).sum() + (slack**2).sum())
+    accuracy = model.score(split.X_test, split.y_test)
+    return Fit(split.name, library, seconds, primal, lower_bound, accuracy, model.tol)
 
 
 def _table(fits: list[Fit]) -> Table:
@@ -238,31 +197,28 @@ def _table(fits: list[Fit]) -> Table:
     return table
 
 
-def _draw(models: dict[str, LinearSVC], fits: list[Fit], path: Path, console: Console) -> None:
-    """Draw each library's time to the same accuracy, and the certificate of the largest fit."""
+def _draw(fits: dict[str, list[Fit]], last: LinearSVC, path: Path, console: Console) -> None:
+    """Draw each library's time to the same accuracy, and the certificate of the last fit."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        console.print(
-            'No picture: matplotlib is not installed. Get it with pip install "dualsweep[plot]".',
-            markup=False,
-            soft_wrap=True,
+        about = (
+            'No picture: matplotlib is not installed. Get it with pip install "dualsweep[plot]".'
         )
+        console.print(about, markup=False, soft_wrap=True)
         return
     figure = Figure(figsize=(10.0, 5.6), layout="constrained")
     [[left, right]] = figure.subfigures(1, 2, width_ratios=(1.15, 1.0), squeeze=False)
     left.suptitle(f"Time to within {100 * TOL:g} % of the optimum")
-    each = len(LIBRARIES)
-    for m, (ax, name) in enumerate(zip(left.subplots(len(models), 1), models, strict=True)):
-        _draw_times(ax, name, fits[each * m : each * (m + 1)])
-    name, model = list(models.items())[-1]
-    right.suptitle(f"The certificate on the way: {name.partition(',')[0]}")
+    for ax, (name, own) in zip(left.subplots(len(fits), 1), fits.items(), strict=True):
+        _draw_times(ax, name, own)
+    right.suptitle(f"The certificate on the way: {own[0].data}")
     ax = right.subplots()
-    ConvergenceDisplay.from_estimator(model, ax=ax, name=MARKS, x="time", color="black")
+    ConvergenceDisplay.from_estimator(last, ax=ax, name=MARKS, x="time", color="black")
     ax.set(title="", ylabel="Objective above the optimum, at most (relative)")
     ax.annotate(
-        f"proven: no model is\nmore than {100 * model.relative_gap_:.1g} % better",
-        (model.history_["time"][-1], model.relative_gap_),
+        f"proven: no model is\nmore than {100 * last.relative_gap_:.1g} % better",
+        (last.history_["time"][-1], last.relative_gap_),
         xytext=(0.06, 0.16),
         textcoords="axes fraction",
         arrowprops={"arrowstyle": "->"},

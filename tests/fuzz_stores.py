@@ -26,7 +26,7 @@ from dualsweep.io import (
     open_store,
     write_store,
 )
-from dualsweep.io.store import format, reading
+from dualsweep.io.store import directory, reading
 from dualsweep.placements.blocks import duals, sweeps
 from dualsweep.placements.blocks.sweeps import BlockProblem, BlockSweeper
 from dualsweep.problems import run as run_module
@@ -42,7 +42,7 @@ def forged(folder):
     try:
         header = json.loads((folder / "header.json").read_text())
         for b, block in enumerate(header["blocks"]):
-            for name in format.ARRAYS:
+            for name in directory.ARRAYS:
                 content = (folder / f"{b:06d}.{name}.npy").read_bytes()
                 block[name] = {"bytes": len(content), "crc32": crc32(content)}
         header.pop("crc32", None)
@@ -162,7 +162,7 @@ if __name__ == "__main__":
             _checks,
             _files,
             _npz,
-            format,
+            directory,
             reading,
             checkpoint,
             duals,

@@ -1,4 +1,6 @@
-"""The partitions of a cluster without one: for tests, and for benchmarks/partitions.py."""
+"""Partitions in this process, for tests and benchmarks/partitions.py."""
+
+import functools
 
 from dualsweep.placements.cluster.partitions import Answer, Partition
 
@@ -33,7 +35,7 @@ class LocalPartitions:
         return Partition(self.problems[k], self.schedule, (0, k))
 
     def ask(self, question, *sent, **how):
-        """Ask each partition; return the sums of the answers."""
+        """Ask each partition; return the sum of the answers."""
         self.n_asked += 1
         lost = self.lose(self.n_asked)
         if lost is not None:
@@ -43,8 +45,7 @@ class LocalPartitions:
             question(part, problem, *sent, **how)
             for part, problem in zip(self.parts, self.problems, strict=True)
         ]
-        sums = (None if each[0] is None else sum(each) for each in zip(*answers, strict=True))
-        answer = Answer(*sums)
+        answer = functools.reduce(Answer.plus, answers)
         self.n_sent += bool(sent)
-        self.n_summed += answer.weights is not None
+        self.n_summed += answer.weights.size > 0
         return answer

@@ -6,12 +6,12 @@ import os
 import signal
 from threading import Event, Lock
 
+from dualsweep._interrupt import DeferredInterrupt
 from dualsweep.estimators import path
 from dualsweep.problems import run as solver_run
 from dualsweep.problems.run import Run
 from dualsweep.solvers import free
 from dualsweep.training import fitting
-from dualsweep.training.interrupt import DeferredInterrupt
 
 PATIENCE = 600.0  # seconds, for what comes in any case
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import dualsweep
 from dualsweep import LinearSVC, LinearSVCCV, compare_multiclass
 from dualsweep.cli import app
-from dualsweep.cli._options import OPTIONS, in_options, parse_costs
+from dualsweep.cli._options import FLAGS, OPTIONS, PARAMETERS, in_options, parse_costs
 from dualsweep.datasets import make_text_like
 from dualsweep.estimators._choices import REGISTRIES
 from dualsweep.io import Store, load_data, load_model, open_store, save_model, write_store
@@ -238,6 +238,12 @@ def test_tables_of_any_numbers_train_as_in_the_library(folder, X):
     model = load_model("table.model.npz")
     assert np.array_equal(model.coef_, expected.coef_)
     assert model.relative_gap_ == expected.relative_gap_
+
+
+def test_every_parameter_with_a_help_text_has_an_option():
+    text = run("train", "--help").output + run("cv", "--help").output
+    for name in PARAMETERS:
+        assert f"{FLAGS[name][-1]} " in text or f"{FLAGS[name][0]} " in text
 
 
 @pytest.mark.parametrize("command", ["train", "cv", "compare", "certify"])

@@ -99,11 +99,10 @@ def test_other_values_of_the_bias(cancer):
     np.testing.assert_array_equal(written.intercept_, model.intercept_)
     found = facts(run("cv", cancer, "--bias", "10", "--costs", "1", "--json"))
     assert found["primal_objective"] == model.primal_objective_
-    assert "--bias must be a positive number" in said(run("train", cancer, "--bias", "-1"))
     for command in ("train", "cv", "compare"):
-        for bias in ("1e-320", "1e200"):
+        for bias in ("-1", "1e-320", "1e200"):
             answer = said(run(command, cancer, "--bias", bias))
-            assert "--bias must be between 1e-150 and 1e+150" in answer
+            assert "--bias must be a number between 1e-150 and 1e+150" in answer
 
 
 def test_a_warm_start_begins_where_the_model_is(cancer):

@@ -1,5 +1,6 @@
-"""The same problems and certificates on a cluster, of two worker processes here."""
+"""The same problems and certificates on a cluster: here, two worker processes."""
 
+import functools
 import itertools
 import os
 import signal
@@ -28,7 +29,7 @@ from dualsweep.placements.cluster import worker
 from dualsweep.placements.cluster.client import Cluster
 from dualsweep.placements.cluster.partitions import Answer, Partition
 
-# What Dask itself warns of, now and then, when workers come and go.
+# Dask itself warns now and then when workers come and go.
 pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore::ResourceWarning")
 
 SIZES = (260, 1, 0, 339)  # uneven partitions, one of them empty and one of a single class
@@ -53,14 +54,14 @@ def client():
 
 @pytest.fixture
 def mortal():
-    """A client whose workers may be killed: whether new ones come instead is up to Dask."""
+    """A client whose workers may be killed; Dask may start new ones."""
     with two_workers() as client:
         yield client
 
 
 @pytest.fixture
 def small():
-    """A client of workers that may take 10 kB, though Python alone takes more."""
+    """A client of workers with a limit of 10 kB, less than Python alone takes."""
     limits = ["target", "spill", "pause", "terminate"]
     ignored = {f"distributed.worker.memory.{limit}": False for limit in limits}
     with dask.config.set(ignored), two_workers(memory_limit=10_000) as client:
@@ -74,7 +75,7 @@ def text():
 
 @pytest.fixture(scope="module")
 def wide():
-    """Text of so many words that rounds of sweeps come before Newton steps."""
+    """Text with so many words that rounds of sweeps come before Newton steps."""
     return make_text_like(600, 300, mean_length=10, noise=0.1, dtype=np.float64, random_state=3)
 
 
@@ -127,7 +128,7 @@ def test_two_classes(client, text, loss):
     model = LinearSVC(C=0.1, loss=loss, random_state=0).fit(delayed_blocks(X, y))
     assert_certified(model, X, y)
     again = LinearSVC(C=0.1, loss=loss, random_state=0).fit(delayed_blocks(X, y))
-    # Where Dask puts the partitions decides in which order numbers are added up.
+    # Sums depend on their order, and so on where Dask puts the partitions.
     assert abs(model.primal_objective_ - again.primal_objective_) <= 1e-3 * model.primal_objective_
 
 
@@ -245,7 +246,7 @@ def test_what_cannot_be_trained_is_refused(client, text):
 
 @pytest.mark.parametrize(("method", "at"), [("sweeps", 3), ("sweeps", 9), ("newton", 7)])
 def test_a_worker_that_is_killed(mortal, text, wide, monkeypatch, method, at):
-    """In the middle of training: its partitions are computed again, the certificate holds."""
+    """In the middle of training, its partitions are computed again, and the certificate holds."""
     X, y = wide if method == "sweeps" else text
     asked = []
     ask = Cluster._ask
@@ -286,10 +287,10 @@ def test_a_partition_that_cannot_be_computed_again(mortal, text, tuned):
 
 @pytest.mark.parametrize("dense", [False, True])
 def test_rows_past_the_memory_of_workers_are_read_from_disk(small, text, wide, dense, monkeypatch):
-    """Each time that they are looked at, and the files are gone in the end."""
+    """Files are there while training asks for rows, and gone afterwards."""
 
     def on_disk(dask_worker):
-        files = Path(dask_worker.local_directory).glob("dualsweep-*/*.npy")
+        files = Path(dask_worker.local_directory).glob("dualsweep-*")
         return [held.X is None for held in worker._held.values()], len(list(files))
 
     X, y = wide if dense else text
@@ -303,7 +304,7 @@ def test_rows_past_the_memory_of_workers_are_read_from_disk(small, text, wide, d
 
     monkeypatch.setattr(Cluster, "_ask", ask_and_look)
     model = LinearSVC(C=0.1, random_state=0, client=small).fit(parts)
-    assert all(sum(n for _, n in workers) == 3 * (1 if dense else 3) for workers in seen)
+    assert all(sum(n for _, n in workers) == 3 for workers in seen)
     assert all(all(held) for workers in seen for held, _ in workers)
     assert_certified(model, X, y)
     assert all(n == 0 for _, n in small.run(on_disk).values())
@@ -328,9 +329,9 @@ def test_nothing_is_left_on_the_workers(client, text):
 def test_answers_of_different_precision_add_up():
     few, huge = np.full(3, 2.0, np.float32), np.array([1e300, -1e300, 1.0])
     for weights in ([few, huge], [huge.copy(), few], [few.copy(), few, huge]):
-        answers = [worker.Reply(Answer(w, np.ones(2)), {k: "born"}) for k, w in enumerate(weights)]
+        answers = [Answer(w, np.ones(2), {k: "born"}) for k, w in enumerate(weights)]
         expected = sum(w.astype(np.float64) for w in weights)
-        (total, numbers), born = worker.add(*answers)
+        total, numbers, born = functools.reduce(Answer.plus, answers)
         np.testing.assert_array_equal(total, expected)
         np.testing.assert_array_equal(numbers, np.full(2, float(len(weights))))
         assert list(born) == list(range(len(weights)))

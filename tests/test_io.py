@@ -87,7 +87,7 @@ def test_svmlight_as_sklearn_writes_it(tmp_path, iris):
 
 
 def test_npz_csr(path):
-    X = sp.random_array((6, 5), density=0.4, format="csr", random_state=0)
+    X = sp.csr_array(sp.random(6, 5, 0.4, random_state=0))
     y = np.array(["a", "b", "a", "b", "b", "a"])
     np.savez(path, data=X.data, indices=X.indices, indptr=X.indptr, shape=X.shape, y=y)
     read, labels = load_data(path)
@@ -111,7 +111,7 @@ def test_npz_without_labels(path, iris):
 
 
 def test_npz_of_scipy(path):
-    X = sp.eye_array(3, format="csr")
+    X = sp.csr_array(np.eye(3))
     sp.save_npz(path, X)
     np.testing.assert_array_equal(load_data(path, labelled=False)[0].toarray(), np.eye(3))
     sp.save_npz(path, X.tocsc())

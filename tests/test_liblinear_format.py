@@ -195,7 +195,7 @@ def test_a_model_by_hand(path):
     [
         ("solver_type L2", "solver L2", "must start with solver_type"),
         ("L2R_L2LOSS_SVC_DUAL", "L3R", "has a model of type L3R; dualsweep reads L2R_L1LOSS"),
-        ("L2R_L2LOSS_SVC_DUAL", "", "damaged"),
+        ("L2R_L2LOSS_SVC_DUAL", "", "has a model of type unknown"),
         ("nr_class 2", "nr_class 3", r"nr_class is 3, label is \[1, -1\]"),
         ("nr_class 2", "nr_class 1", "nr_class is 1"),
         ("nr_class 2", "nr_class two", "damaged"),

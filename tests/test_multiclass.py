@@ -933,7 +933,7 @@ def test_a_row_of_each_of_many_classes(kind, k, C):
     if kind == "near_unit":
         X += 0.02 * rng.normal(size=(k, k))
     if kind == "sparse":
-        X = sp.random_array((k, 20 * k), density=0.5 / k, rng=rng, format="csr")
+        X = sp.csr_array(sp.random(k, 20 * k, 0.5 / k, random_state=rng))
     for multi_class in ("crammer_singer", "weston_watkins"):
         model = LinearSVC(C=C, multi_class=multi_class, random_state=0).fit(X, np.arange(k))
         assert model.converged_

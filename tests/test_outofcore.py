@@ -146,7 +146,7 @@ def test_a_store_that_fits_is_trained_in_memory(store, text):
 
 
 class CountingStore(Store):
-    """A store that knows how much of what it has read is still in use."""
+    """A store that counts the bytes that it has read and that are still in use."""
 
     def __init__(self, path):
         super().__init__(path)
@@ -176,7 +176,7 @@ def test_at_most_two_groups_of_blocks_are_in_memory(store, n_blocks):
     assert counting.most <= 2 * n_blocks * store.block_bytes.max()
     assert counting.most > n_blocks * store.block_bytes.max()  # reading ahead
     assert counting.held == 0
-    # One reading a pass and one a certificate, but for that of no weights.
+    # One reading for each pass and each certificate, except the first, of no weights.
     assert counting.reads == len(store) * (model.n_iter_ + len(model.history_) - 1)
 
 
@@ -232,8 +232,8 @@ def test_killed_runs_go_on_where_they_were(text, tmp_path):
             if file.exists():
                 with np.load(file) as arrays:
                     epoch = int(arrays["epoch"])
-            # What was read before it died were a look at the state that it went on from, passes,
-            # certificates, and part of one of them.
+            # Before it died it checked the state to resume from, and made passes and certificates,
+            # the last one in part.
             epochs = whole.history_["epoch"][1:]
             checks = np.sum((epochs >= before) & (epochs <= epoch)) + (before > 0)
             assert epoch - before >= alive // n_blocks - checks
@@ -249,7 +249,7 @@ def test_a_finished_run_goes_on_to_a_smaller_tolerance(store, tmp_path):
     first = svc.fit(store, checkpoint=tmp_path / "c").n_iter_
     again = CountingStore(store.path)
     assert svc.fit(again, checkpoint=tmp_path / "c").n_iter_ == first
-    assert again.reads == 2 * len(store)  # neither the state nor its certificate is taken on trust
+    assert again.reads == 2 * len(store)  # for the state, and for its certificate
     svc.set_params(tol=1e-5).fit(store, checkpoint=tmp_path / "c")
     assert svc.relative_gap_ <= 1e-5
     assert svc.n_iter_ > first
@@ -326,7 +326,7 @@ def test_out_of_time_in_the_middle_of_a_pass(store, text, monkeypatch):
     with pytest.warns(match="LinearSVC stopped"):
         model = LinearSVC(random_state=0, memory_limit=limit(store)).fit(store)
     primal, dual = objectives(model, X, y, np.ones(len(y)))
-    assert model.n_iter_ == 1  # as much of a pass as there was time for
+    assert model.n_iter_ == 1  # a part of a pass, then time was up
     assert dual > 0
     assert model.primal_objective_ == pytest.approx(primal, rel=1e-10)
     assert model.dual_objective_ == pytest.approx(dual, rel=1e-10)
@@ -338,7 +338,7 @@ def test_command_line(store, tmp_path, monkeypatch):
     from dualsweep.cli import app
 
     monkeypatch.chdir(tmp_path)
-    # A megabyte is enough for all of it, so a larger one is needed.
+    # The smallest limit, a megabyte, would hold all of the fixture's store.
     X, y = make_text_like(20_000, 500, mean_length=15, random_state=0)
     big = write_store("big", X, y, block_bytes=100_000)
     assert big.n_bytes > 2 << 20

@@ -1,4 +1,4 @@
-"""Rows in parts, without a cluster: rounds, certificates, and parts that get lost."""
+"""Partitions without a cluster: rounds, certificates, and partitions that get lost."""
 
 import itertools
 from copy import copy
@@ -9,7 +9,6 @@ import scipy.sparse as sp
 from local_partitions import LocalPartitions
 from naive import library_problem
 
-import dualsweep.placements.cluster.rounds  # noqa: F401  (registers the sweeps)
 from dualsweep._threads import Workers
 from dualsweep.datasets import make_text_like
 from dualsweep.losses import LOSSES
@@ -34,7 +33,7 @@ def text():
 
 
 def primal_and_dual(X, y, cost, loss, w, alpha):
-    """Objectives of w and alpha, recomputed; w must be the weights of alpha."""
+    """Recompute the objectives of w and alpha; w must be the weights of alpha."""
     Xb = sp.hstack([X, np.ones((X.shape[0], 1))]).tocsr()
     np.testing.assert_allclose(Xb.T @ (y * alpha), w, rtol=1e-10, atol=1e-12)
     z = y * (Xb @ w)
@@ -50,7 +49,7 @@ METHODS = ("sweeps", "direct steps", "conjugate gradients")
 
 
 def use(tuned, method):
-    """Let Newton steps be of this kind; return the solver to ask for."""
+    """Select this kind of Newton steps; return the name of the solver."""
     if method == "conjugate gradients":
         tuned(DIRECT_WEIGHTS=0)
     return "sweep" if method == "sweeps" else "newton"
@@ -112,14 +111,14 @@ def test_weights_that_float32_cannot_hold(text, scale):
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_one_part_is_rounds_of_sweeps_over_all_rows(text, loss):
-    """With one part and rho = 1, a round is sweeps of the problem itself from its own weights."""
+    """With one partition and rho = 1, a round sweeps the problem itself from its own weights."""
     X, y = text
     problem = library_problem(X, y, np.full(len(y), 0.5), loss, 1.0)
     part, w = Partition(problem, "cyclic", (0,)), problem.zero_weights()
     alpha, grads = problem.zero_alpha(), np.empty(len(y))
     order = np.arange(len(y))
     for _ in range(2):
-        answered, _ = part.advance(problem, w, rho=1.0)
+        answered = part.advance(problem, w, rho=1.0).weights
         for _ in range(3):
             problem.sweep(False, order, alpha, w, grads, grads.copy(), grads.copy())
         np.testing.assert_allclose(part.alpha, alpha, rtol=1e-12, atol=1e-14)
@@ -157,7 +156,7 @@ def test_many_classes_in_parts(tuned, joint, method):
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("method", METHODS)
 def test_a_certificate_is_right_whenever_a_part_is_lost(tuned, text, method, seed):
-    """Before any question, also between the sum of the weights and the totals of a certificate."""
+    """Lose partitions before any question, also in the middle of a certificate."""
     X, y = text
     rng = np.random.default_rng(seed)
     cost = np.full(len(y), 0.2)
@@ -187,7 +186,7 @@ def test_what_was_kept_is_not_what_goes_on(text):
     problem = PartitionedProblem(parts, parts.problems[0], float(len(y)))
     alpha = problem.zero_alpha()
     start = problem.zero_weights()
-    first, _ = parts.ask(Partition.advance, start, rho=0.5)
+    first = parts.ask(Partition.advance, start, rho=0.5).weights
     kept = copy(alpha)
     parts.ask(Partition.advance, first, rho=0.5)
     w = problem.zero_weights()
@@ -200,7 +199,7 @@ def test_what_was_kept_is_not_what_goes_on(text):
 
 
 def test_rounds_on_rows_at_random():
-    """Four parts take 13 rounds; without multipliers, that is with rho = 4, more than 100."""
+    """Four partitions take 13 rounds; without multipliers (rho = 4) it is more than 100."""
     X, y = make_text_like(8000, 4000, mean_length=30, dtype=np.float64, random_state=0)
     y = np.where(y == y.max(), 1.0, -1.0)
     parts = LocalPartitions(binary_parts(X, y, np.ones(len(y)), "squared_hinge", (2000,) * 4))

@@ -189,11 +189,11 @@ def test_certify_a_file(data, name):
         (("train", "x.svm", "--epsilon", "0.5"), "--epsilon applies to --task regression"),
         (
             ("train", "x.svm", "--task", "regression", "--class-weight", "balanced"),
-            "--class-weight does not apply to --task regression",
+            "--class-weight applies to --task classification only",
         ),
         (
             ("cv", "x.svm", "--task", "regression", "--class-weight", "1=10"),
-            "--class-weight does not apply to --task regression",
+            "--class-weight applies to --task classification only",
         ),
         (("cv", "x.svm", "--task", "regression", "--multi-class", "ovr", "-q"), "no file x.svm"),
         (("cv", "x.svm", "--task", "guess"), "--task must be"),

@@ -419,7 +419,7 @@ def test_an_index_where_there_are_no_columns_is_refused():
 def test_indices_in_another_byte_order_mean_what_they_say(layout):
     X = square(layout)
     if layout == "coo":
-        X.coords = tuple(places.astype(">i4") for places in X.coords)
+        X.row, X.col = (places.astype(">i4") for places in (X.row, X.col))
     else:
         X.indices, X.indptr = X.indices.astype(">i4"), X.indptr.astype(">i4")
     converted = check_sparse(X)

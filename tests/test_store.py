@@ -21,7 +21,7 @@ from dualsweep.io import (
     open_store,
     write_store,
 )
-from dualsweep.io.store.format import ARRAYS
+from dualsweep.io.store.directory import ARRAYS
 from dualsweep.rows.layouts import as_rows
 
 

@@ -578,7 +578,7 @@ def test_bad_data(problem):
     X, y = problem
     with pytest.raises(ValueError, match=r"at least 2 classes .* found 1 class: \[7\]"):
         LinearSVC().fit(X, np.full(len(y), 7))
-    with pytest.raises(ValueError, match="at least one non-zero"):
+    with pytest.raises(ValueError, match=r"at least (one non-zero|2 classes)"):  # by scikit-learn
         LinearSVC().fit(X, y, np.zeros(len(y)))
     with pytest.raises(ValueError, match=r"at least 2 classes .* found 1 class: \[1\]"):
         LinearSVC().fit(X, y, y)

@@ -19,14 +19,14 @@ from naive import nearest_float, parse_svmlight
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from dualsweep.io import load_data, load_svmlight
-from dualsweep.io.svmlight.decimals import (
+from dualsweep.io.svmlight.kernel import (
     EXPONENTS,
     FIVES,
     MAX_POWER,
     MIN_POWER,
     float_bits,
 )
-from dualsweep.io.svmlight.parsing import DEFERRED
+from dualsweep.io.svmlight.loading import DEFERRED
 
 FLOATS = (np.float64, np.float32)
 TINY = Decimal("1e-60")
@@ -333,7 +333,7 @@ def test_zstandard_is_not_there(path, monkeypatch):
     def fail(name):
         raise ImportError(name)
 
-    monkeypatch.setattr("dualsweep.io.svmlight.text.import_module", fail)
+    monkeypatch.setattr("dualsweep.io.svmlight.loading.import_module", fail)
     with pytest.raises(ImportError, match=r'pip install "dualsweep\[zst\]"'):
         load(path, b"\x28\xb5\x2f\xfd")
 

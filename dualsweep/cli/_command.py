@@ -14,39 +14,25 @@ from typing import Any
 
 import numpy as np
 import typer
+from rich import progress as rich
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 from rich.table import Table
 
 from .._interrupt import INTERRUPTED, leave_on_interrupt, raise_on_interrupt
 from ..io import Store, load_data, open_store
-from ..io._files import overlap
+from ..io._files import check_target, overlap
 from ..training.progress import announce_compilation
-from ._options import first_column, in_options
+from ._options import MEGABYTE, first_column, in_options
 
-FAILED, BAD = 1, 2
-MEGABYTE = 1 << 20
+FAILED, BAD = 1, 2  # exit codes
 
 
 class Command:
     """One run of a command, as a ``with`` block.
 
-    Parameters
-    ----------
-    json : bool
-        Whether to print `facts` as JSON at the end, and before that nothing.
-    quiet : bool, default=False
-        Whether to say nothing but errors.
-    reads : iterable of Path or None
-        Files and stores that the command reads, which it must not write to.
+    With `json` it prints `facts` at the end, and before that nothing; if `quiet`, nothing but
+    errors. What it `reads` must not be written to.
     """
 
     def __init__(
@@ -57,7 +43,7 @@ class Command:
         self.console = Console(quiet=not self.talks, highlight=False)
         self.facts: dict[str, Any] = {}
         self.code = 0  # to end with
-        self._inputs = [path for path in reads if path is not None]
+        self._inputs = [path for path in reads if path]
         self._outputs: dict[Path, int | None] = {}
         self._left = False  # whether Ctrl-C ended the process before
 
@@ -70,7 +56,7 @@ class Command:
         if self._left:
             leave_on_interrupt()
         if isinstance(error, KeyboardInterrupt):
-            written = [str(path) for path, was in self._outputs.items() if _number(path) != was]
+            written = [str(path) for path, was in self._outputs.items() if _inode(path) != was]
             self.say(f"Interrupted. {', '.join(written) or 'Nothing'} was written.")
             self.code = INTERRUPTED
         elif isinstance(error, OSError | ValueError | ImportError | MemoryError):
@@ -85,19 +71,24 @@ class Command:
         if self.code:
             raise typer.Exit(self.code) from None
 
-    def writes(self, path: Path) -> None:
-        """Note what is going to be written, for people who want to know when they interrupt.
+    def will_write(
+        self, path: Path | None, force: bool, check: Callable[..., object] = check_target
+    ) -> None:
+        """Note what is going to be written, to name it after Ctrl-C; None is nothing.
 
-        ValueError if that would replace what the command reads, whatever `--force` says, or what
-        it writes itself.
+        Raise ValueError if that would replace what the command reads, whatever `--force` says, or
+        what it writes itself, and what `check` raises: rather now than after the work.
         """
-        self.spare_inputs(path)
+        if path is None:
+            return
+        self.refuse_inputs(path)
         for other in self._outputs:
             if overlap(path, other):
                 raise ValueError(f"{path} and {other} are the same; choose two names to write to.")
-        self._outputs[path] = _number(path)
+        self._outputs[path] = _inode(path)
+        check(path, force=force)
 
-    def spare_inputs(self, path: Path) -> None:
+    def refuse_inputs(self, path: Path) -> None:
         """Raise ValueError if writing to `path` would change what the command reads."""
         for source in self._inputs:
             if overlap(path, source):
@@ -115,25 +106,28 @@ class Command:
         """Tell people who want to know."""
         self.console.print(text, soft_wrap=True, markup=False)
 
+    def wrote(self, what: str, path: Path) -> None:
+        """Tell where something was written."""
+        self.facts[what] = str(path)
+        self.tell(f"{what.capitalize()} written to {path}")
+
     def show(self, title: str, facts: Mapping[str, Any]) -> None:
         """Note facts for scripts, and show people a table of them."""
         self.facts |= facts
-        if self.talks:
-            table = Table("", "", show_header=False, title=escape(title), title_justify="left")
-            for name, value in facts.items():
-                table.add_row(name.replace("_", " "), escape(_readable(value)))
-            self.console.print(table)
+        rows = [[name.replace("_", " "), _readable(value)] for name, value in facts.items()]
+        self.table(title, ["", ""], rows, header=False)
 
-    def table(self, title: str, columns: list[str], rows: list[list[str]]) -> None:
-        """Show people a table, its numbers to the right."""
-        if self.talks:
-            table = Table(title=escape(title), title_justify="left")
-            for j, column in enumerate(columns):
-                numbers = all(row[j].lstrip("-")[:1].isdigit() for row in rows)
-                table.add_column(column, justify="right" if numbers else "left")
-            for row in rows:
-                table.add_row(*map(escape, row))
-            self.console.print(table)
+    def table(
+        self, title: str, columns: list[str], rows: list[list[str]], header: bool = True
+    ) -> None:
+        """Show people a table; below a header, numbers are to the right."""
+        table = Table(title=escape(title), title_justify="left", show_header=header)
+        for j, column in enumerate(columns):
+            numbers = header and all(row[j].lstrip("-")[:1].isdigit() for row in rows)
+            table.add_column(column, justify="right" if numbers else "left")
+        for row in rows:
+            table.add_row(*map(escape, row))
+        self.console.print(table)
 
     @contextmanager
     def warnings(self) -> Iterator[None]:
@@ -147,12 +141,12 @@ class Command:
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
         """Show how many bytes of `total` are done, as the caller tells it."""
-        bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
+        bar = rich.Progress(
+            rich.TextColumn("{task.description}"),
+            rich.BarColumn(bar_width=20),
+            rich.DownloadColumn(),
+            rich.TransferSpeedColumn(),
+            rich.TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,
             disable=not (self.talks and sys.stderr.isatty()),
@@ -168,16 +162,17 @@ class Command:
         with self.warnings(), self.progress(f"Reading {path}", size) as watch:
             X, y = load_data(path, zero_based=first_column(zero_based), watch=watch, **options)
         seconds = perf_counter() - started
-        n_entries = X.nnz if hasattr(X, "nnz") else X.size
         rate = f" in {seconds:.2f} s, {size / seconds / 1e6:.0f} MB/s" if size else ""
-        self._tell_size(path, X.shape, n_entries, rate, seconds_reading=seconds)
+        self._tell_size(path, X.shape, X.nnz if hasattr(X, "nnz") else X.size, rate)
+        self.facts["seconds_reading"] = seconds
         return X, y
 
     def open(self, path: Path) -> Store:
         """Open a store, and say how much is in it."""
         store = open_store(path)
         blocks = f", {store.n_bytes / MEGABYTE:,.0f} MB in {len(store):,} blocks"
-        self._tell_size(path, store.shape, store.n_entries, blocks, bytes=store.n_bytes)
+        self._tell_size(path, store.shape, store.n_entries, blocks)
+        self.facts["bytes"] = store.n_bytes
         return store
 
     def load_or_open(self, path: Path, memory_limit: int | None, **options: Any) -> tuple[Any, Any]:
@@ -190,18 +185,10 @@ class Command:
             )
         return self.open(path), None
 
-    def _tell_size(
-        self, path: Path, shape: tuple[int, int], n_entries: int, more: str, **facts: Any
-    ) -> None:
+    def _tell_size(self, path: Path, shape: tuple[int, int], n_entries: int, more: str) -> None:
         rows, features = shape
         self.facts |= {"data": str(path), "rows": rows, "features": features, "entries": n_entries}
-        self.facts |= facts
         self.tell(f"{path}: {rows:,} rows, {features:,} features, {n_entries:,} entries{more}")
-
-
-def in_bytes(megabytes: int | None) -> int | None:
-    """Return what the library calls a limit on memory."""
-    return None if megabytes is None else megabytes * MEGABYTE
 
 
 def classes_of(X: Any, y: Any) -> Any:
@@ -211,15 +198,15 @@ def classes_of(X: Any, y: Any) -> Any:
     return np.unique(np.concatenate([np.unique(X.read_labels(b)) for b in range(len(X))]))
 
 
-def _number(path: Path) -> int | None:
-    """Return the number of what is there, which what is written in its place does not have."""
+def _inode(path: Path) -> int | None:
+    """Return the inode of a file, which changes when the file is replaced."""
     return path.stat().st_ino if path.exists() else None
 
 
 def _plain(value: Any) -> Any:
     """Return what JSON can say: NumPy's numbers become Python's, those not finite null."""
-    if isinstance(value, np.generic):
-        value = value.item()
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""LIBLINEAR's way to say things, answered with ours."""
+"""Answers to people who type LIBLINEAR's options."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ UsageError: Any = typer.BadParameter.__mro__[1]  # of click, whichever typer use
 
 
 class Answering(TyperCommand):
-    """A command that answers LIBLINEAR's options, which it does not have, with its own."""
+    """A command that answers LIBLINEAR's options with its own."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; an error says what would have been understood."""
@@ -56,6 +56,6 @@ class Answering(TyperCommand):
             return f"dualsweep {name} has no {option}: {OPTIONS[name][option]}"
         if "unexpected extra argument" in error.message and name in OUTPUT:
             return f"{error.message}. To name the output, use {OUTPUT[name]}."
-        if getattr(getattr(error, "param", None), "name", None) == "cost":
+        if getattr(getattr(error, "param", None), "name", None) == "C":
             return f"{error.message.rstrip('.')}. {SEARCH}"
         return None

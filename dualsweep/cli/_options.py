@@ -1,101 +1,198 @@
-"""Options that several commands have, and how the library's parameters are called here."""
+"""Options: those of parameters, which follow from their table, and others of several commands."""
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from operator import not_
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import numpy as np
 import typer
 
+from .._parameters import OneOf, Parameter, Whole, either, parameters_of
 from ..losses import LOSSES, REGRESSION_LOSSES
-from ..solvers.policy import SOLVERS
-from ..solvers.schedules import SCHEDULES
-from ..training.formulations import FORMULATIONS
-from ..training.parameters import BIASES, INTERCEPTS
-from ..training.settings import Settings
+from ..training.parameters import Choice, Classification, OfClasses, OfTargets, Regression
 
-if TYPE_CHECKING:
-    from ..estimators import LinearSVC, LinearSVCCV, LinearSVR, LinearSVRCV
+MEGABYTE = 1 << 20
+TASKS = {"classification": Classification, "regression": Regression}
+
+Function = TypeVar("Function", bound=Callable[..., None])
 
 
-def positive(param: typer.CallbackParam, value: Any) -> Any:
-    """Refuse a number that is not positive, or infinite."""
-    if value is not None and not 0 < value < math.inf:
-        raise typer.BadParameter(f"{param.opts[0]} must be a positive number, but is {value:g}.")
-    return value
+class _All(Choice, Classification, Regression):
+    """All parameters there are."""
 
 
-def within_biases(param: typer.CallbackParam, value: Any) -> Any:
-    """Refuse a value of the constant feature that cannot be squared, or divided by."""
-    least, most = BIASES
-    if not least <= positive(param, value) <= most:
-        raise typer.BadParameter(
-            f"{param.opts[0]} must be between {least:g} and {most:g}, but is {value:g}."
-        )
-    return value
+PARAMETERS = {name: it for name, it in parameters_of(_All).items() if it.help}
+
+# What the library calls parameters, and the command line options.
+FLAGS = {
+    name: it.flags or (f"--{name.replace('_', '-')}",) for name, it in parameters_of(_All).items()
+}
+OPTIONS = {name: flags[0] for name, flags in FLAGS.items() if name != "fit_intercept"}
+OPTIONS |= {"n_splits": "--folds", "zero_based": "--zero-based"}
 
 
-def _either(names: Iterable[str]) -> str:
-    """Return names as people list them: a, b or c."""
-    *others, last = names
-    return f"{', '.join(others)} or {last}" if others else last
+def not_zero(n_jobs: int) -> int:
+    """Refuse 0, of threads."""
+    if n_jobs == 0:
+        raise typer.BadParameter("--n-jobs must not be 0; use -1 for all cores.")
+    return n_jobs
 
 
-def one_of(*names: str) -> Callable[[typer.CallbackParam, Any], Any]:
-    """Return a callback that refuses other values."""
+def parse_costs(text: str) -> Any:
+    """Return how many values of C are asked for, or which."""
+    try:
+        if text.isdecimal():
+            values: Any = int(text)
+        else:
+            values = [float(item) for item in text.removesuffix(",").split(",")]
+        if all(0 < value < math.inf for value in np.atleast_1d(values)):
+            return values
+    except ValueError:
+        pass  # not a number
+    raise typer.BadParameter(
+        "--costs must be the number of values of C to try, at least 1, or positive values "
+        f"separated by commas (0.1,1,10), but is {text}."
+    )
 
-    def check(param: typer.CallbackParam, value: Any) -> Any:
-        if value is not None and value not in names:
-            raise typer.BadParameter(f"{param.opts[0]} must be {_either(names)}, but is {value!r}.")
+
+def parse_weights(text: str) -> str | dict[str, float]:
+    """Return ``balanced``, or the weights in ``LABEL=WEIGHT,LABEL=WEIGHT`` by label."""
+    if text == "balanced":
+        return text
+    try:
+        pairs = [pair.rpartition("=") for pair in text.split(",")]
+        weights = {label.strip(): float(weight) for label, _, weight in pairs}
+        if all(label for label, _, _ in pairs) and all(0 <= w < math.inf for w in weights.values()):
+            return weights
+    except ValueError:
+        pass  # not a number
+    raise typer.BadParameter(
+        "--class-weight must be balanced, or LABEL=WEIGHT pairs separated by commas, such as "
+        f"1=10,-1=2, but is {text}."
+    )
+
+
+# What differs between a parameter and its option: type, default, range, what is shown as the
+# default, and how the value of the option becomes that of the parameter.
+DIFFERENT: dict[str, dict[str, Any]] = {
+    "Cs": {"type": str, "min": None, "convert": parse_costs},
+    "class_weight": {"convert": parse_weights},
+    "fit_intercept": {"default": False, "convert": not_},
+    "memory_limit": {"convert": lambda megabytes: megabytes * MEGABYTE},
+    "n_jobs": {"default": -1, "min": None, "convert": not_zero},
+    "patience": {"min": 0, "convert": lambda n: n or None},
+    "random_state": {"default": 0},
+    "scoring": {"show_default": "accuracy; for regression r2"},
+    "tol_search": {"show_default": "--tol"},
+}
+
+# The losses of both tasks, for commands that have --task or a model.
+ANY_LOSS: dict[str, Any] = {
+    "allowed": (OneOf([*LOSSES, *REGRESSION_LOSSES]),),
+    "default": None,
+    "show_default": f"{OfClasses.loss}; for regression {OfTargets.loss}",
+    "help": f"Loss: {either(LOSSES)}. For regression: {either(REGRESSION_LOSSES)}.",
+}
+
+
+def takes(names: Collection[str], **changes: dict[str, Any]) -> Callable[[Function], Function]:
+    """Return a decorator of a command: the options of these parameters are its ``**given``.
+
+    They come before the arguments that are keywords only, in the order of the table, and their
+    values are those of the parameters. `changes` are, by parameter, what an option of the command
+    has instead; see `DIFFERENT`.
+    """
+    options = [_option(name, **changes.get(name, {})) for name in PARAMETERS if name in names]
+
+    def decorate(command: Function) -> Function:
+        signature = inspect.signature(command, eval_str=True)
+        *own, _ = signature.parameters.values()
+        n_first = sum(argument.kind is not argument.KEYWORD_ONLY for argument in own)
+        own[n_first:n_first] = options
+        command.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+def _option(name: str, **changes: Any) -> inspect.Parameter:
+    """Return the option of a parameter, as an argument of a command."""
+    how = DIFFERENT.get(name, {}) | changes
+    own = {field: how.pop(field) for field in ("allowed", "default", "help") if field in how}
+    it = replace(PARAMETERS[name], **own)
+    convert: Any = how.pop("convert", None)
+    allowed: Any = it.allowed[0]
+    kind = how.pop("type", {"int": int, "float": float, "bool": bool}.get(allowed.kind, str))
+    text = it.help
+    if isinstance(allowed, OneOf):
+        text = text.format(choices=either(allowed.names))
+    elif isinstance(allowed, Whole):
+        how = {"min": allowed.least, "max": allowed.most} | how
+
+    def check(value: Any) -> Any:
+        if value is not None:
+            value = convert(value) if convert else value
+            if not it.accepts(value):
+                raise typer.BadParameter(f"{FLAGS[name][0]} must be {_said(it)}, but is {value}.")
         return value
 
-    return check
+    option = typer.Option(*FLAGS[name], callback=check, metavar=it.metavar, help=text, **how)
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=it.default,
+        annotation=Annotated[kind | None, option],
+    )
 
 
-def weights_or_balanced(param: typer.CallbackParam, value: str | None) -> str | None:
-    """Refuse what is neither `balanced` nor weights of classes."""
-    if value not in (None, "balanced"):
-        _pairs(value)
-    return value
+def parameters_of_task(task: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a task; refuse options that only the other one has."""
+    if task not in TASKS:
+        raise typer.BadParameter(f"--task must be {either(TASKS)}, but is {task}.")
+    [other] = TASKS.keys() - {task}
+    own, others = parameters_of(TASKS[task]), parameters_of(TASKS[other])
+    for name, it in others.items():
+        if name not in own and given[name] != it.default:
+            raise typer.BadParameter(f"{OPTIONS[name]} applies to --task {other} only.")
+    losses = own["loss"]
+    loss = losses.default if given["loss"] is None else given["loss"]
+    if not losses.accepts(loss):
+        raise typer.BadParameter(f"--loss {loss} is not a loss of {task}; use {_said(losses)}.")
+    kept = {name: value for name, value in given.items() if name in own or name not in others}
+    return kept | {"loss": loss}
 
 
-def _pairs(text: str) -> dict[str, float]:
-    """Return the weights in ``LABEL=WEIGHT,LABEL=WEIGHT``, by label."""
-    weights: dict[str, float] = {}
-    for pair in text.split(","):
-        label, _, weight = pair.rpartition("=")
-        try:
-            weights[label.strip()] = float(weight)
-        except ValueError:
-            label = ""
-        if not label or not 0 <= weights[label.strip()] < math.inf:
-            raise typer.BadParameter(
-                "--class-weight must be balanced, or LABEL=WEIGHT pairs separated by commas, such "
-                f"as 1=10,-1=2, but is {text}."
-            )
-    return weights
+def _said(it: Parameter) -> str:
+    """Return what a parameter allows, as one types it."""
+    return it.what.replace('"', "")
 
 
-def class_weights(text: str | None, classes: Any) -> Any:
-    """Return what the library calls the option, for data of these classes."""
-    if text in (None, "balanced"):
-        return text
+def class_weights(weights: Any, classes: Any) -> Any:
+    """Return weights of classes by label, for labels that the data have."""
+    if not isinstance(weights, dict):
+        return weights
     labels = {_number_or_text(label): label for label in classes.tolist()}
-    weights = _pairs(text)
-    unknown = [name for name in weights if _number_or_text(name) not in labels]
+    unknown = ", ".join(name for name in weights if _number_or_text(name) not in labels)
     if unknown:
-        some = ", ".join(map(str, classes[:10])) + (" ..." if len(classes) > 10 else "")
         raise ValueError(
-            f"--class-weight has a weight for {', '.join(unknown)}, but the classes are {some}."
+            f"--class-weight has a weight for {unknown}, but the classes are {some(classes, 10)}."
         )
     return {labels[_number_or_text(name)]: weight for name, weight in weights.items()}
 
 
-def _number_or_text(label: Any) -> Any:
+def some(classes: Any, most: int) -> str:
+    """Return classes separated by commas, the first of many."""
+    return ", ".join(map(str, classes[:most])) + (" ..." if len(classes) > most else "")
+
+
+def _number_or_text(label: Any) -> float | str:
     """Return what a label is compared by, however a number is written."""
     try:
         return float(label)
@@ -103,40 +200,24 @@ def _number_or_text(label: Any) -> Any:
         return str(label)
 
 
-def choice(
-    metavar: str, names: Iterable[str], what: str, more: str = "", default: bool | str = True
-) -> Any:
-    """Return an option with one of several values, which its help lists."""
-    names = list(names)
-    return typer.Option(
-        callback=one_of(*names),
-        metavar=metavar,
-        help=f"{what}: {_either(names)}. {more}".strip(),
-        show_default=default,
+def first_column(zero_based: bool | None) -> bool | str:
+    """Return what the library calls the option."""
+    return "auto" if zero_based is None else zero_based
+
+
+def in_options(message: str) -> str:
+    """Let a message of the library speak of options, not of parameters."""
+    message = re.sub(
+        r"The '(\w+)' parameter of LinearSV[CR](?:CV)?", lambda m: OPTIONS.get(m[1], m[0]), message
     )
+    for name, option in OPTIONS.items():
+        message = re.sub(rf"(?<![\w./-]){name}=[\"']?([\w.+-]+)[\"']?", rf"{option} \1", message)
+        if "_" in name or name in ("Cs", "tol"):  # others are words too
+            message = re.sub(rf"(?<![\w./-]){name}(?![\w/-]|\.\w)", option, message)
+    return message.replace("pass force=True.", "--force.")
 
 
-def any_loss(default: str) -> Any:
-    """Return an option with a loss, of classes or of regression."""
-    option = choice(
-        "LOSS",
-        LOSSES,
-        "Loss",
-        f"For regression: {_either(REGRESSION_LOSSES)}.",
-        default,
-    )
-    option.callback = one_of(*LOSSES, *REGRESSION_LOSSES)
-    return option
-
-
-def not_zero(param: typer.CallbackParam, value: int) -> int:
-    """Refuse 0, of threads."""
-    if value == 0:
-        raise typer.BadParameter(f"{param.opts[0]} must not be 0; use -1 for all cores.")
-    return value
-
-
-# Options that several commands have.
+# Options that several commands have, and that are no parameters.
 Json: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON and nothing else.")
 ]
@@ -158,8 +239,6 @@ ZeroBased: TypeAlias = Annotated[
         show_default="0 if the file has an index 0, else 1",
     ),
 ]
-
-# Options of those that train.
 ModelFormat: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -169,169 +248,6 @@ ModelFormat: TypeAlias = Annotated[
         show_default="by the model's name: liblinear for .model, .liblinear and .txt, else npz",
     ),
 ]
-Loss: TypeAlias = Annotated[str, choice("LOSS", LOSSES, "Loss of one-versus-rest")]
-Task: TypeAlias = Annotated[str, choice("TASK", ("classification", "regression"), "What to train")]
-AnyLoss: TypeAlias = Annotated[
-    str | None,
-    any_loss(default=f"{Settings.loss}; for regression {next(iter(REGRESSION_LOSSES))}"),
+Task: TypeAlias = Annotated[
+    str, typer.Option(metavar="TASK", help=f"What to train: {either(TASKS)}.")
 ]
-Epsilon: TypeAlias = Annotated[
-    float,
-    typer.Option(
-        min=0.0, metavar="EPSILON", help="For regression: deviations up to this cost nothing."
-    ),
-]
-Tol: TypeAlias = Annotated[
-    float,
-    typer.Option(
-        callback=positive, metavar="GAP", help="Relative duality gap at which training stops."
-    ),
-]
-MaxIter: TypeAlias = Annotated[
-    int, typer.Option(min=0, metavar="N", help="Most epochs (passes over the rows) for each class.")
-]
-NoIntercept: TypeAlias = Annotated[
-    bool, typer.Option("--no-intercept", help="Train without an intercept.")
-]
-Intercept: TypeAlias = Annotated[
-    str, choice("INTERCEPT", INTERCEPTS, "Whether the intercept counts in the penalty")
-]
-ClassWeight: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        callback=weights_or_balanced,
-        metavar="WEIGHTS",
-        help="Multiplies C per class: LABEL=WEIGHT pairs separated by commas (1=10,-1=2; other "
-        "classes weigh 1), or balanced: all classes weigh the same in total.",
-    ),
-]
-Bias: TypeAlias = Annotated[
-    float,
-    typer.Option(
-        callback=within_biases,
-        help="Value of the constant feature whose weight is the penalised intercept: the larger, "
-        "the less it is penalised.",
-    ),
-]
-Schedule: TypeAlias = Annotated[
-    str,
-    choice(
-        "SCHEDULE", SCHEDULES, "Order in which sweeps visit rows", "All lead to the same optimum."
-    ),
-]
-MultiClass: TypeAlias = Annotated[
-    str,
-    choice(
-        "FORMULATION",
-        FORMULATIONS,
-        "For more than two classes",
-        "The last two have a loss of their own and ignore --loss; on badly scaled data ovr is "
-        "faster.",
-    ),
-]
-Solver: TypeAlias = Annotated[
-    str,
-    choice(
-        "SOLVER", SOLVERS, "Method: sweeps of coordinate descent, Newton steps, or both as they pay"
-    ),
-]
-TrainJobs: TypeAlias = Annotated[
-    int,
-    typer.Option(callback=not_zero, help="Threads for reading and training; -1 uses all cores."),
-]
-Seed: TypeAlias = Annotated[
-    int, typer.Option(min=0, max=2**32 - 1, metavar="SEED", help="Seed of everything random.")
-]
-
-MemoryLimit: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="MEGABYTES",
-        help="Memory for training on a store, besides what the program itself takes: some 200 MB, "
-        "300 MB for cv and certify. A store that does not fit is read block by block.",
-    ),
-]
-
-# What the library calls parameters, and the command line options.
-OPTIONS = {
-    "C": "--cost",
-    "Cs": "--costs",
-    "cv": "--folds",
-    "n_splits": "--folds",
-    "intercept_scaling": "--bias",
-    **{
-        name: f"--{name.replace('_', '-')}"
-        for name in (
-            *(
-                "loss",
-                "epsilon",
-                "multi_class",
-                "solver",
-                "schedule",
-                "tol",
-                "max_iter",
-                "max_time",
-            ),
-            *("intercept", "class_weight", "memory_limit", "n_jobs", "zero_based", "warm_start"),
-            *("scoring", "selection", "patience", "tol_search"),
-        )
-    },
-}
-
-
-def first_column(zero_based: bool | None) -> bool | str:
-    """Return what the library calls the option."""
-    return "auto" if zero_based is None else zero_based
-
-
-def check_task(task: str, loss: str | None, epsilon: float, **of_classes: Any) -> str:
-    """Return the loss of a task; refuse options that are of use to the other one only."""
-    losses, others = (LOSSES, REGRESSION_LOSSES)[:: 1 if task == "classification" else -1]
-    if loss in others:
-        raise typer.BadParameter(f"--loss {loss} is not a loss of {task}; use {_either(losses)}.")
-    if task == "regression":
-        for name, value in of_classes.items():
-            if value != getattr(Settings, name):
-                raise typer.BadParameter(f"{OPTIONS[name]} does not apply to --task regression.")
-        return loss or next(iter(REGRESSION_LOSSES))
-    if epsilon:
-        raise typer.BadParameter("--epsilon applies to --task regression only.")
-    return loss or Settings.loss
-
-
-def check_parameters(model: LinearSVC | LinearSVCCV | LinearSVR | LinearSVRCV) -> None:
-    """Find out before anything is read that an option has a value it cannot have."""
-    try:
-        model._validate_params()
-    except ValueError as error:
-        raise typer.BadParameter(in_options(str(error))) from None
-
-
-def parse_costs(text: str) -> Any:
-    """Return how many values of C are asked for, or which."""
-    try:
-        if text.isdecimal():
-            values: Any = int(text)
-        else:
-            values = [float(item) for item in text.removesuffix(",").split(",")]
-        if all(0 < value < math.inf for value in np.atleast_1d(values)):
-            return values
-    except ValueError:
-        pass  # not a number
-    raise typer.BadParameter(
-        "--costs must be the number of values of C to try, at least 1, or positive values "
-        f"separated by commas (0.1,1,10), but is {text}."
-    )
-
-
-def in_options(message: str) -> str:
-    """Let a message of the library speak of options, not of parameters."""
-    message = re.sub(
-        r"The '(\w+)' parameter of LinearSV[CR](?:CV)?", lambda m: OPTIONS.get(m[1], m[0]), message
-    )
-    for name, option in OPTIONS.items():
-        message = re.sub(rf"(?<![\w./-]){name}=[\"']?([\w.+-]+)[\"']?", rf"{option} \1", message)
-        if "_" in name or name in ("Cs", "tol"):  # others are words too
-            message = re.sub(rf"(?<![\w./-]){name}(?![\w/-]|\.\w)", option, message)
-    return message.replace("pass force=True.", "--force.")

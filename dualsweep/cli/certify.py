@@ -4,27 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._parameters import Number
 from ..io import load_model
-from ..training.formulations import FORMULATIONS
-from ..training.parameters import INTERCEPTS
-from ._command import FAILED, Command, in_bytes
-from ._options import (
-    Data,
-    Force,
-    Json,
-    MemoryLimit,
-    NJobs,
-    Quiet,
-    ZeroBased,
-    any_loss,
-    check_parameters,
-    choice,
-    positive,
-)
+from ._command import FAILED, Command
+from ._options import ANY_LOSS, OPTIONS, Data, Force, Json, NJobs, Quiet, ZeroBased, takes
 
 if TYPE_CHECKING:
     from ..estimators import LinearSVC, LinearSVR
@@ -32,57 +19,31 @@ if TYPE_CHECKING:
 SAME = 1e-9  # relative difference of objectives that rounding explains
 
 
+# The parameters of the problem, which the model has too.
+PROBLEM = ("C", "loss", "epsilon", "multi_class", "intercept")
+
+# Options that by default are as the model has them.
+AS_THE_MODEL: dict[str, Any] = {"default": None, "show_default": "the model's"}
+UNRECORDED = AS_THE_MODEL | {"show_default": "the model's; LIBLINEAR does not record it"}
+
+
+@takes(
+    {*PROBLEM, "tol", "max_iter", "max_time", "memory_limit"},
+    C=UNRECORDED | {"help": "C of the problem to judge the model by."},
+    loss=ANY_LOSS | AS_THE_MODEL,
+    epsilon=UNRECORDED | {"help": "Epsilon of regression."},
+    multi_class=AS_THE_MODEL | {"help": "For more than two classes: {choices}."},
+    intercept=AS_THE_MODEL,
+    tol={"allowed": (Number(least=0.0),), "help": "Relative gap to prove."},
+    max_iter={"help": "Most epochs to look for a bound."},
+    max_time={"help": "Most seconds to look for a bound."},
+)
 def certify(
     model_file: Annotated[
         Path, typer.Argument(metavar="MODEL", help="A model of dualsweep or LIBLINEAR.")
     ],
     file: Data,
-    cost: Annotated[
-        float | None,
-        typer.Option(
-            "--cost",
-            "-C",
-            callback=positive,
-            help="C of the problem to judge the model by.",
-            show_default="the model's; LIBLINEAR does not record it",
-        ),
-    ] = None,
-    loss: Annotated[str | None, any_loss(default="the model's")] = None,
-    epsilon: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            metavar="EPSILON",
-            help="Epsilon of regression.",
-            show_default="the model's; LIBLINEAR does not record it",
-        ),
-    ] = None,
-    multi_class: Annotated[
-        str | None,
-        choice("FORMULATION", FORMULATIONS, "For more than two classes", default="the model's"),
-    ] = None,
-    intercept: Annotated[
-        str | None,
-        choice(
-            "INTERCEPT",
-            INTERCEPTS,
-            "Whether the intercept counts in the penalty",
-            default="the model's",
-        ),
-    ] = None,
-    tol: Annotated[
-        float, typer.Option(min=0.0, metavar="GAP", help="Relative gap to prove.")
-    ] = 1e-3,
-    max_iter: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Most epochs to look for a bound.")
-    ] = 1000,
-    max_time: Annotated[
-        float | None,
-        typer.Option(
-            callback=positive, metavar="SECONDS", help="Most seconds to look for a bound."
-        ),
-    ] = None,
-    memory_limit: MemoryLimit = None,
+    *,
     n_jobs: NJobs = -1,
     zero_based: ZeroBased = None,
     proof: Annotated[
@@ -95,6 +56,7 @@ def certify(
     force: Force = False,
     json: Json = False,
     quiet: Quiet = False,
+    **given: Any,
 ) -> None:
     """Prove how good a model is on data: one of dualsweep or LIBLINEAR.
 
@@ -114,55 +76,38 @@ def certify(
     """
     from .. import estimators
 
+    changes = {name: given.pop(name) for name in PROBLEM}
+    changes = {name: value for name, value in changes.items() if value is not None}
     with Command(json, quiet, reads=[model_file, file]) as command:
-        if proof is not None:
-            command.spare_inputs(proof)
+        command.will_write(proof, force)
         model = load_model(model_file)
         recorded = getattr(model, "primal_objective_", None)
         regression = not hasattr(model, "classes_")
-        if cost is None and recorded is None:
-            raise typer.BadParameter(f"{model_file} does not record C. Pass it with --cost.")
-        if regression and epsilon is None and recorded is None:
+        for name in ("C", "epsilon") if regression else ("C",):
+            if name not in changes and recorded is None:
+                raise typer.BadParameter(
+                    f"{model_file} does not record {name}. Pass it with {OPTIONS[name]}."
+                )
+        other, name = ("classification", "multi_class") if regression else ("regression", "epsilon")
+        if name in changes:
             raise typer.BadParameter(
-                f"{model_file} does not record epsilon. Pass it with --epsilon."
+                f"{OPTIONS[name]} applies to {other}, but {model_file} is not for that."
             )
-        own = {"epsilon": epsilon} if regression else {"multi_class": multi_class}
-        if (multi_class if regression else epsilon) is not None:
-            one, other = "--multi-class", "classification"
-            if not regression:
-                one, other = "--epsilon", "regression"
-            raise typer.BadParameter(f"{one} applies to {other}, but {model_file} is not for that.")
-        given = {"C": cost, "loss": loss, "intercept": intercept, **own}
-        model.set_params(**{name: value for name, value in given.items() if value is not None})
-        check_parameters(model)
-        width = {"n_features": model.n_features_in_}
-        X, y = command.load_or_open(
-            file, memory_limit, zero_based=zero_based, n_jobs=n_jobs, **width
-        )
+        model.set_params(**changes)
+        model._validate_params()
+        width = {"n_features": model.n_features_in_, "zero_based": zero_based, "n_jobs": n_jobs}
+        X, y = command.load_or_open(file, given["memory_limit"], **width)
         started = perf_counter()
-        if proof is not None:
-            command.writes(proof)
-        found = estimators.certify(
-            model,
-            X,
-            y,
-            tol=tol,
-            max_iter=max_iter,
-            max_time=max_time,
-            memory_limit=in_bytes(memory_limit),
-            n_jobs=n_jobs,
-            proof=proof,
-            force=force,
-        )
+        found = estimators.certify(model, X, y, n_jobs=n_jobs, proof=proof, force=force, **given)
         command.show(
             "Certificate",
             {
-                "problem": f"C = {model.C:g}, {_problem(model)}{_free(model)}",
+                "problem": f"C = {model.C:g}, {_problem(model)}",
                 "primal_objective": found.primal,
                 "dual_objective": found.dual,
                 "relative_gap": found.relative_gap,
-                "tol": tol,
-                "proven": found.relative_gap <= tol,
+                "tol": given["tol"],
+                "proven": found.relative_gap <= given["tol"],
                 "bound_from": (
                     "the model's dual variables" if found.n_iter == 0 else "solving the problem"
                 ),
@@ -179,24 +124,21 @@ def certify(
             command.tell(f"The proof is in {proof}. To check it: dualsweep-check {proof} {file}")
         if recorded is not None:
             command.facts["recorded_primal_objective"] = recorded
-            if abs(recorded - found.primal) > SAME * found.primal and given == dict.fromkeys(given):
+            if abs(recorded - found.primal) > SAME * found.primal and not changes:
                 command.say(
                     f"{model_file} records an objective of {recorded:.6g}: it was trained on other "
                     "data, or has been changed since."
                 )
-        if found.relative_gap > tol:
+        if found.relative_gap > given["tol"]:
             command.code = FAILED
 
 
-def _free(model: LinearSVC | LinearSVR) -> str:
-    return ", free intercept" if model.fit_intercept and model.intercept == "free" else ""
-
-
 def _problem(model: LinearSVC | LinearSVR) -> str:
+    """Return what the problem of a model is called, but for C."""
     if not hasattr(model, "classes_"):
-        return f"{model.loss} loss, epsilon = {model.epsilon:g}"
-    if len(model.classes_) == 2 and model.multi_class == "ovr":
-        return f"{model.loss} loss"
-    if model.multi_class == "ovr":
-        return f"{model.loss} loss, one versus the rest"
-    return model.multi_class.replace("_", "-")
+        text = f"{model.loss} loss, epsilon = {model.epsilon:g}"
+    elif model.multi_class != "ovr":
+        text = model.multi_class.replace("_", "-")
+    else:
+        text = f"{model.loss} loss" + ", one versus the rest" * (len(model.classes_) > 2)
+    return text + ", free intercept" * (model.fit_intercept and model.intercept == "free")

@@ -8,59 +8,38 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from .._parameters import parameters_of
+from ..training.parameters import Choice
 from ._command import FAILED, Command
-from ._options import (
-    Bias,
-    ClassWeight,
-    Data,
-    Force,
-    Json,
-    Loss,
-    MaxIter,
-    NoIntercept,
-    Quiet,
-    Schedule,
-    Seed,
-    Solver,
-    Tol,
-    TrainJobs,
-    ZeroBased,
-    class_weights,
-    parse_costs,
-)
+from ._options import PARAMETERS, Data, Force, Json, Quiet, ZeroBased, class_weights, takes
 from ._pictures import Plot, check_picture, new_figure, save_picture
 
 if TYPE_CHECKING:
     from ..estimators import MulticlassComparison
 
 
+# What a comparison chooses itself, or is not for.
+WITHOUT = {"C", "multi_class", "epsilon", "intercept", "memory_limit", "max_time"}
+WITHOUT |= parameters_of(Choice).keys() - {"Cs"}
+COSTS = {
+    "default": "0.01,0.03,0.1,0.3,1,3,10",
+    "help": "Values of C to choose from, separated by commas; or how many, from 2^-6 to 2^3.",
+}
+
+
+@takes(PARAMETERS.keys() - WITHOUT, Cs=COSTS, loss={"default": "hinge"})
 def compare(
     file: Data,
     plot: Plot = None,
     force: Force = False,
-    costs: Annotated[
-        str,
-        typer.Option(
-            metavar="COSTS",
-            help="Values of C to choose from, separated by commas; or how many, from 2^-6 to 2^3.",
-        ),
-    ] = "0.01,0.03,0.1,0.3,1,3,10",
     repeats: Annotated[
         int, typer.Option(min=2, metavar="N", help="Number of random partitions.")
     ] = 10,
-    loss: Loss = "hinge",
-    tol: Tol = 1e-3,
-    max_iter: MaxIter = 1000,
-    no_intercept: NoIntercept = False,
-    bias: Bias = 1.0,
-    class_weight: ClassWeight = None,
-    schedule: Schedule = "auto",
-    solver: Solver = "auto",
-    n_jobs: TrainJobs = -1,
-    seed: Seed = 0,
+    *,
     zero_based: ZeroBased = None,
     json: Json = False,
     quiet: Quiet = False,
+    **given: Any,
 ) -> None:
     """Compare three methods for data of three or more classes.
 
@@ -79,54 +58,30 @@ def compare(
     """
     from ..estimators import compare_multiclass
 
-    options: dict[str, Any] = {
-        "loss": loss,
-        "solver": solver,
-        "schedule": schedule,
-        "fit_intercept": not no_intercept,
-        "intercept_scaling": bias,
-        "tol": tol,
-        "max_iter": max_iter,
-        "n_jobs": n_jobs,
-        "random_state": seed,
-        "verbose": 0 if quiet or json else 1,
-    }
-    values = parse_costs(costs)
-
     with Command(json, quiet, reads=[file]) as command:
-        if plot is not None:
-            command.writes(plot)
-            check_picture(plot, force)
-        X, y = command.load(file, zero_based=zero_based, n_jobs=n_jobs)
-        options["class_weight"] = class_weights(class_weight, np.unique(y))
+        command.will_write(plot, force, check_picture)
+        X, y = command.load(file, zero_based=zero_based, n_jobs=given["n_jobs"])
+        given["class_weight"] = class_weights(given["class_weight"], np.unique(y))
+        verbose = 0 if quiet or json else 1
         started = perf_counter()
         with command.warnings():
-            result = compare_multiclass(X, y, Cs=values, n_repeats=repeats, **options)
+            result = compare_multiclass(X, y, n_repeats=repeats, verbose=verbose, **given)
         command.facts["seconds"] = perf_counter() - started
-        if plot is not None:
-            save_picture(_draw(result), plot, force)
-            command.facts["picture"] = str(plot)
         _report(command, result)
         if plot is not None:
-            command.tell(f"Picture written to {plot}")
-        if (result.relative_gap > tol).any():
+            save_picture(_draw(result), plot, force)
+            command.wrote("picture", plot)
+        if (result.relative_gap > given["tol"]).any():
             command.code = FAILED
 
 
 def _report(command: Command, result: MulticlassComparison) -> None:
     """Note what came out, and show a row for each method and each pair of them."""
-    command.facts |= {
-        "methods": result.methods,
-        "mean": result.mean.tolist(),
-        "deviation": result.deviation.tolist(),
-        "p_values": [
-            {"methods": pair, "p_value": p_value} for pair, p_value in result.p_values.items()
-        ],
-        "least_p_value": result.least_p_value,
-        "accuracy": result.accuracy.tolist(),
-        "C": result.C.tolist(),
-        "relative_gap": result.relative_gap.tolist(),
-    }
+    found = ("methods", "mean", "deviation", "least_p_value", "accuracy", "C", "relative_gap")
+    command.facts |= {name: getattr(result, name) for name in found}
+    command.facts["p_values"] = [
+        {"methods": pair, "p_value": p_value} for pair, p_value in result.p_values.items()
+    ]
     command.table(
         f"Test accuracy, {len(result.accuracy)} partitions",
         ["method", "mean", "deviation", "C"],

@@ -18,15 +18,8 @@ from ..io.liblinear import MAGIC
 from ..io.model import CERTIFICATE
 from ..io.store.directory import check_new_store
 from ..io.svmlight import Block, iter_svmlight
-from ._command import FAILED, MEGABYTE, Command
-from ._options import (
-    Force,
-    Json,
-    NJobs,
-    Quiet,
-    ZeroBased,
-    first_column,
-)
+from ._command import FAILED, Command
+from ._options import MEGABYTE, Force, Json, NJobs, Quiet, ZeroBased, first_column
 
 MOST_CLASSES = 20  # to list
 
@@ -57,11 +50,10 @@ def convert(
       dualsweep convert webspam.svm webspam.store --block-size 256
     """
     with Command(json, quiet, reads=[file]) as command:
-        command.writes(store)
-        check_new_store(store, force=force)
+        command.will_write(store, force, check_new_store)
         started = perf_counter()
-        block_bytes = block_size * MEGABYTE
         kind, size = kind_of(file), _size(file)
+        options: dict[str, Any] = {"block_bytes": block_size * MEGABYTE, "force": force}
         if kind == "svmlight":
             with command.progress(f"Converting {file}", size) as watch:
                 written = convert_svmlight(
@@ -70,14 +62,13 @@ def convert(
                     dtype=np.float64 if float64 else np.float32,
                     zero_based=first_column(zero_based),
                     n_jobs=n_jobs,
-                    block_bytes=block_bytes,
-                    force=force,
                     watch=watch,
+                    **options,
                 )
         else:
-            written = write_store(store, *load_data(file), block_bytes=block_bytes, force=force)
+            written = write_store(store, *load_data(file), **options)
         seconds = perf_counter() - started
-        command.show(str(store), {**_of_store(written), "seconds": seconds})
+        command.show(str(store), _of_store(written) | {"seconds": seconds})
         command.tell(f"{size / 1e6:.1f} MB in {seconds:.2f} s, {size / seconds / 1e6:.0f} MB/s")
 
 
@@ -117,17 +108,13 @@ def info(
         elif kind == "model":
             facts = _of_model(path)
         elif kind == "svmlight":
+            first = first_column(zero_based)
             with command.progress(f"Reading {path}", _size(path)) as watch:
-                facts = _of_text(
-                    iter_svmlight(
-                        path,
-                        dtype=np.float32,  # as it is trained on: a kernel less to compile
-                        zero_based=first_column(zero_based),
-                        n_jobs=n_jobs,
-                        watch=watch,
-                    ),
-                    zero_based,
+                # Of float32, as it is trained on: a kernel less to compile.
+                blocks = iter_svmlight(
+                    path, dtype=np.float32, zero_based=first, n_jobs=n_jobs, watch=watch
                 )
+                facts = _of_text(blocks, zero_based)
         else:
             facts = _of_arrays(*load_data(path, labelled=False))
         command.show(str(path), {"kind": kind, "bytes": _size(path), **facts})
@@ -171,10 +158,15 @@ def _of_store(store: Store) -> dict[str, Any]:
 
 
 def _of_arrays(X: Any, y: Any) -> dict[str, Any]:
-    layout = "csr" if sp.issparse(X) else "dense"
-    entries = X.nnz if layout == "csr" else X.size
-    facts = {"rows": X.shape[0], "features": X.shape[1], "entries": entries, "layout": layout}
-    return facts | {"dtype": X.dtype.name} | ({} if y is None else _of_labels(_count(y)))
+    sparse = sp.issparse(X)
+    return {
+        "rows": X.shape[0],
+        "features": X.shape[1],
+        "entries": X.nnz if sparse else X.size,
+        "layout": "csr" if sparse else "dense",
+        "dtype": X.dtype.name,
+        **({} if y is None else _of_labels(_count(y))),
+    }
 
 
 def _of_text(blocks: Iterator[Block], zero_based: bool | None) -> dict[str, Any]:
@@ -192,20 +184,16 @@ def _of_text(blocks: Iterator[Block], zero_based: bool | None) -> dict[str, Any]
             longest = max(longest, int(np.diff(block.indptr).max()))
             least, most = min(least, block.data.min()), max(most, block.data.max())
     first = lowest if zero_based is None else int(not zero_based)
-    return {
+    found: dict[str, Any] = {
         "rows": n_rows,
         "features": highest + 1 - first if n_entries else 0,
         "entries": n_entries,
         "longest_row": longest,
         "first_column": first,
-        **({"least_value": _short(least), "largest_value": _short(most)} if n_entries else {}),
-        **_of_labels(labels),
     }
-
-
-def _short(value: Any) -> float:
-    """Return the shortest number that a float32 stands for, which is what people wrote."""
-    return float(str(value))
+    if n_entries:  # the shortest numbers that float32 stands for, which are what people wrote
+        found |= {"least_value": float(str(least)), "largest_value": float(str(most))}
+    return found | _of_labels(labels)
 
 
 def _count(y: Any) -> Counter[Any]:
@@ -226,19 +214,16 @@ def _of_labels(labels: Counter[Any]) -> dict[str, Any]:
 
 def _of_model(path: Path) -> dict[str, Any]:
     model = load_model(path)
-    regression = not hasattr(model, "classes_")
-    classes = [] if regression else model.classes_.tolist()
-    certificate = {
-        name.rstrip("_"): getattr(model, name) for name in CERTIFICATE if hasattr(model, name)
-    }
-    told = ("loss", "epsilon" if regression else "multi_class", "fit_intercept", "intercept")
-    parameters = {name: getattr(model, name) for name in told}
-    return {
+    found: dict[str, Any] = {
         "format": "npz" if zipfile.is_zipfile(path) else "liblinear",
         "features": model.n_features_in_,
-        **({} if regression else {"classes": len(classes)}),
-        **({"labels": classes} if 0 < len(classes) <= MOST_CLASSES else {}),
-        **parameters,
-        **({"C": model.C, "tol": model.tol} if certificate else {}),
-        **certificate,
     }
+    names = ["loss", "epsilon", "fit_intercept", "intercept"]
+    if hasattr(model, "classes_"):
+        names[1] = "multi_class"
+        found["classes"] = len(model.classes_)
+        if len(model.classes_) <= MOST_CLASSES:
+            found["labels"] = model.classes_.tolist()
+    certified = [name for name in CERTIFICATE if hasattr(model, name)]
+    names += [*(["C", "tol"] if certified else []), *certified]
+    return found | {name.rstrip("_"): getattr(model, name) for name in names}

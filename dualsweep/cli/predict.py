@@ -5,31 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 import typer
 
 from ..io import load_model
-from ..io._files import atomic_file, check_target
+from ..io._files import atomic_file
 from ..io.data import check_width
 from ..io.model import read_model
 from ._command import Command
-from ._options import (
-    Force,
-    Json,
-    NJobs,
-    ZeroBased,
-)
+from ._options import Force, Json, NJobs, ZeroBased
 from .data import kind_of
 
-
-class Answer(NamedTuple):
-    """Labels of some rows, and the values that were asked for."""
-
-    labels: Any
-    values: Any  # a column for each class that they are of, or None
+Answer: TypeAlias = tuple[Any, Any]  # labels of some rows, and the values asked for or None
 
 
 def predict(
@@ -83,25 +73,21 @@ def predict(
     if decisions and probabilities is not None:
         raise typer.BadParameter("--decisions and --probabilities cannot be used together.")
     with Command(json, quiet=True, reads=(model_file, file, probabilities)) as command:
-        if output is not None:
-            command.writes(output)
-            check_target(output, force=force)
+        command.will_write(output, force)
         model = _read(model_file, file)
         classes, n_features = model.get("classes_"), model["n_features_in_"]
         options = {"zero_based": zero_based, "n_jobs": n_jobs, "n_features": n_features}
+        what = "decisions" if decisions else "probabilities"
         if classes is None and (decisions or probabilities is not None):
-            option = "--decisions" if decisions else "--probabilities"
             raise typer.BadParameter(
-                f"{option} applies to classification, but {model_file} is a regression model."
+                f"--{what} applies to classification, but {model_file} is a regression model."
             )
-        named: Any = None  # the classes that values are of
-        if classes is None:
-            answer = _estimating(model)
-        elif probabilities is not None:
-            answer, named = _calibrated(command, model_file, probabilities, options), classes
+        named: Any = classes  # the classes that values are of
+        if probabilities is not None:
+            answer = _calibrated(command, model_file, probabilities, options)
         else:
             answer = _deciding(model, decisions)
-            named = classes if len(classes) > 2 else classes[1:]
+            named = classes[1:] if classes is not None and len(classes) == 2 else classes
         if file.is_dir():  # however large it is: a block at a time
             store = command.open(file)
             check_width(file, store, n_features)
@@ -109,8 +95,7 @@ def predict(
         else:
             X, y = command.load(file, labelled=False, **options)
             pieces = (piece for piece in [X])
-        labels, values = _answers(file, pieces, answer)
-        what = "decisions" if decisions else "probabilities"
+        labels, values = map(_joined, zip(*(answer(_finite(file, X)) for X in pieces), strict=True))
         if output is not None:
             with atomic_file(output, force=force) as target:
                 target.writelines(line.encode() for line in _lines(labels, values, named))
@@ -121,14 +106,15 @@ def predict(
                 command.facts |= {what: values.tolist(), f"{what}_of": named.tolist()}
         else:
             sys.stdout.writelines(_lines(labels, values, named))
-        if y is not None and classes is None:
-            _measure(command, file, y, labels)
-        elif y is not None:
-            _compare(command, file, y, labels, classes)
+        if y is not None:
+            facts, text = _error(y, labels) if classes is None else _accuracy(y, labels, classes)
+            command.facts |= facts
+            if not json:
+                command.say(text.format(file=file))
 
 
 def _read(model_file: Path, file: Path) -> dict[str, Any]:
-    """Return the attributes of a model; who names files in LIBLINEAR's order is told ours."""
+    """Return the attributes of a model; point out names in LIBLINEAR's order."""
     try:
         return read_model(model_file)[1]
     except ValueError as error:
@@ -141,18 +127,16 @@ def _read(model_file: Path, file: Path) -> dict[str, Any]:
         raise
 
 
-def _estimating(model: dict[str, Any]) -> Callable[[Any], Answer]:
-    coef, intercept = model["coef_"], model["intercept_"]
-    return lambda X: Answer(X @ coef + intercept, None)
-
-
 def _deciding(model: dict[str, Any], decisions: bool) -> Callable[[Any], Answer]:
-    coef, intercept, classes = (model[name] for name in ("coef_", "intercept_", "classes_"))
+    """Return what computes labels and, if asked for, decisions; for regression, numbers."""
+    coef, intercept, classes = model["coef_"], model["intercept_"], model.get("classes_")
 
     def answer(X: Any) -> Answer:
         scores = X @ coef.T + intercept
+        if classes is None:
+            return scores, None
         chosen = scores.argmax(axis=1) if len(classes) > 2 else (scores[:, 0] > 0).astype(np.intp)
-        return Answer(classes[chosen], scores if decisions else None)
+        return classes[chosen], scores if decisions else None
 
     return answer
 
@@ -160,10 +144,9 @@ def _deciding(model: dict[str, Any], decisions: bool) -> Callable[[Any], Answer]
 def _calibrated(
     command: Command, model_file: Path, file: Path, options: dict[str, Any]
 ) -> Callable[[Any], Answer]:
-    """Return what calibrated probabilities make of rows."""
+    """Return what computes labels and calibrated probabilities."""
     model = load_model(model_file)
     X, y = command.load(file, **options)
-    _check_finite(file, X)
     seen = np.unique(y)
     if not np.array_equal(seen, model.classes_):
         raise ValueError(
@@ -173,68 +156,53 @@ def _calibrated(
     from sklearn.calibration import CalibratedClassifierCV
     from sklearn.frozen import FrozenEstimator
 
-    calibrated = CalibratedClassifierCV(FrozenEstimator(model)).fit(X, y)
+    calibrated = CalibratedClassifierCV(FrozenEstimator(model)).fit(_finite(file, X), y)
 
     def answer(X: Any) -> Answer:
         values = calibrated.predict_proba(X)
-        return Answer(model.classes_[values.argmax(axis=1)], values)
+        return model.classes_[values.argmax(axis=1)], values
 
     return answer
 
 
-def _answers(file: Path, pieces: Iterator[Any], answer: Callable[[Any], Answer]) -> Answer:
-    found = []
-    for X in pieces:
-        _check_finite(file, X)
-        found.append(answer(X))
-    labels, values = zip(*found, strict=True)
-    return Answer(np.concatenate(labels), None if values[0] is None else np.concatenate(values))
+def _joined(pieces: tuple[Any, ...]) -> Any:
+    return None if pieces[0] is None else np.concatenate(pieces)
 
 
-def _check_finite(file: Path, X: Any) -> None:
+def _finite(file: Path, X: Any) -> Any:
     if not np.isfinite(X.data if sp.issparse(X) else X).all():
         raise ValueError(f"{file} contains NaN or infinity. Replace or remove these values.")
+    return X
 
 
 def _lines(labels: Any, values: Any, named: Any) -> Iterator[str]:
     if values is None:
-        return (f"{label}\n" for label in labels.tolist())
-    return _lines_with_values(labels, values, named)
-
-
-def _lines_with_values(labels: Any, values: Any, named: Any) -> Iterator[str]:
+        yield from (f"{label}\n" for label in labels.tolist())
+        return
     yield f"labels {' '.join(map(str, named.tolist()))}\n"
     for label, row in zip(labels.tolist(), values, strict=True):
         yield f"{label} {' '.join(map(repr, row.tolist()))}\n"
 
 
-def _measure(command: Command, file: Path, y: Any, numbers: Any) -> None:
-    """Tell how far numbers are from the targets, or that those are none."""
+def _error(y: Any, numbers: Any) -> tuple[dict[str, Any], str]:
+    """Return how far numbers are from the targets, as facts and in words."""
     if y.dtype.kind in "US":
-        if not command.json:
-            command.say(f"No mean squared error: the labels of {file} are not numbers.")
-        return
+        return {}, "No mean squared error: the labels of {file} are not numbers."
     error = float(((y - numbers) ** 2).mean())
     spread = float(((y - y.mean()) ** 2).mean())
     r2 = 1.0 - error / spread if spread else float("nan")
-    command.facts |= {"mean_squared_error": error, "r2": r2}
-    if not command.json:
-        command.say(f"Mean squared error {error:.6g}, R2 {r2:.4f} ({len(y)} rows)")
+    facts = {"mean_squared_error": error, "r2": r2}
+    return facts, f"Mean squared error {error:.6g}, R2 {r2:.4f} ({len(y)} rows)"
 
 
-def _compare(command: Command, file: Path, y: Any, labels: Any, classes: Any) -> None:
-    """Tell how many labels are right, or that none is known."""
-    known = np.zeros(len(y), bool)
+def _accuracy(y: Any, labels: Any, classes: Any) -> tuple[dict[str, Any], str]:
+    """Return how many labels are right, as facts and in words."""
+    known = 0
     if (y.dtype.kind in "US") == (classes.dtype.kind in "US"):  # both are text or both numbers
-        known = np.isin(y, classes)
-    if not known.any():
-        command.facts["known_labels"] = 0
-        if not command.json:
-            command.say(f"No accuracy: no label of {file} is a class of the model.")
-        return
-    right = int((y == labels).sum())
-    command.facts |= {"right": right, "accuracy": right / len(y), "known_labels": int(known.sum())}
-    if not command.json:
-        strange = len(y) - int(known.sum())
-        more = f"; the labels of {strange} are not classes of the model" if strange else ""
-        command.say(f"Accuracy {right / len(y):.2%} ({right} of {len(y)} rows{more})")
+        known = int(np.isin(y, classes).sum())
+    if not known:
+        return {"known_labels": 0}, "No accuracy: no label of {file} is a class of the model."
+    right, n = int((y == labels).sum()), len(y)
+    more = f"; the labels of {n - known} are not classes of the model" if known < n else ""
+    facts = {"right": right, "accuracy": right / n, "known_labels": known}
+    return facts, f"Accuracy {right / n:.2%} ({right} of {n} rows{more})"

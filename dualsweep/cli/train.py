@@ -4,47 +4,37 @@ from __future__ import annotations
 
 from pathlib import Path
 from time import perf_counter
-from types import SimpleNamespace
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 from .._interrupt import INTERRUPTED
+from .._parameters import parameters_of
 from ..io import Store, save_liblinear, save_model
-from ..io._files import check_target
 from ..io.liblinear import integer_classes
 from ..io.model import read_model
 from ..placements import load_if_it_fits, training_data
 from ..training import Context, Settings, draw_seed
 from ..training import train as train_model
-from ..training.verdict import shortfall
-from ._command import FAILED, Command, classes_of, in_bytes
+from ..training.parameters import Choice
+from ..training.progress import shortfall
+from ._command import FAILED, Command, classes_of
 from ._options import (
-    AnyLoss,
-    Bias,
-    ClassWeight,
+    ANY_LOSS,
+    PARAMETERS,
+    TASKS,
     Data,
-    Epsilon,
     Force,
-    Intercept,
     Json,
-    MaxIter,
-    MemoryLimit,
     ModelFormat,
-    MultiClass,
-    NoIntercept,
     Quiet,
-    Schedule,
-    Seed,
-    Solver,
     Task,
-    Tol,
-    TrainJobs,
     ZeroBased,
-    check_task,
     class_weights,
-    positive,
+    parameters_of_task,
+    some,
+    takes,
 )
 
 WRITERS = {"npz": save_model, "liblinear": save_liblinear}
@@ -52,6 +42,7 @@ COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 SUFFIXES = {".model": "liblinear", ".liblinear": "liblinear", ".txt": "liblinear"}
 
 
+@takes(PARAMETERS.keys() - parameters_of(Choice), loss=ANY_LOSS)
 def train(
     file: Data,
     output: Annotated[
@@ -65,32 +56,8 @@ def train(
     ] = None,
     model_format: ModelFormat = None,
     force: Force = False,
-    cost: Annotated[
-        float,
-        typer.Option(
-            "--cost",
-            "-C",
-            callback=positive,
-            help="Cost of errors: a larger C fits the rows more closely.",
-        ),
-    ] = 1.0,
     task: Task = "classification",
-    loss: AnyLoss = None,
-    epsilon: Epsilon = 0.0,
-    tol: Tol = 1e-3,
-    max_iter: MaxIter = 1000,
-    max_time: Annotated[
-        float | None,
-        typer.Option(callback=positive, metavar="SECONDS", help="Most seconds to train."),
-    ] = None,
-    no_intercept: NoIntercept = False,
-    intercept: Intercept = "penalized",
-    bias: Bias = 1.0,
-    class_weight: ClassWeight = None,
-    schedule: Schedule = "auto",
-    multi_class: MultiClass = "ovr",
-    solver: Solver = "auto",
-    memory_limit: MemoryLimit = None,
+    *,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -106,11 +73,10 @@ def train(
             help="Start from this model of the same rows, perhaps with another C.",
         ),
     ] = None,
-    n_jobs: TrainJobs = -1,
-    seed: Seed = 0,
     zero_based: ZeroBased = None,
     json: Json = False,
     quiet: Quiet = False,
+    **given: Any,
 ) -> None:
     """Train a model and write it to a file, with its certificate.
 
@@ -127,51 +93,22 @@ def train(
       dualsweep train huge.store --memory-limit 1500 --checkpoint huge.checkpoint
       dualsweep train prices.svm --task regression --epsilon 0.1
     """
-    settings = Settings(
-        C=cost,
-        loss=check_task(task, loss, epsilon, multi_class=multi_class, class_weight=class_weight),
-        epsilon=epsilon,
-        multi_class=multi_class,
-        schedule=schedule,
-        solver=solver,
-        fit_intercept=not no_intercept,
-        intercept=intercept,
-        intercept_scaling=bias,
-        tol=tol,
-        max_iter=max_iter,
-        max_time=max_time,
-        memory_limit=in_bytes(memory_limit),
-        seed=draw_seed(seed),
-        random_state=seed,
-    )
-    verbose = not (quiet or json)
+    given = parameters_of_task(task, given)
+    model: Any = TASKS[task](**given, verbose=int(not (quiet or json)))
     path, model_format = destination(file, output, model_format)
-    if checkpoint is not None and memory_limit is None:
+    if checkpoint is not None and model.memory_limit is None:
         raise typer.BadParameter("--checkpoint needs --memory-limit.")
 
     with Command(json, quiet, reads=(file, warm_start)) as command:
-        command.writes(path)
-        check_target(path, force=force)  # rather now than after the work
+        command.will_write(path, force)
         if checkpoint is not None:
-            command.spare_inputs(checkpoint)
-        X, y = command.load_or_open(file, memory_limit, zero_based=zero_based, n_jobs=n_jobs)
-        classes = classes_of(X, y) if task == "classification" else None
-        if model_format == "liblinear" and classes is not None:  # rather now than after the work
-            integer_classes(classes)
-        settings = settings.but(class_weight=class_weights(class_weight, classes))
-        # What there is to know of the model, by an estimator's names.
-        model = SimpleNamespace(
-            **vars(settings), warm_start=False, n_jobs=n_jobs, verbose=int(verbose)
-        )
+            command.refuse_inputs(checkpoint)
+        X, y, classes = read_data(command, file, zero_based, model, model_format)
         duals = None if warm_start is None else _duals(warm_start, X.shape[0], classes)
         started = perf_counter()
         interrupted = False
         try:
-            X, y = load_if_it_fits(X, y, settings.memory_limit)
-            with Context(n_jobs=n_jobs, verbose=verbose, tol=tol) as context:
-                data = training_data(_as_floats(X), y, None, settings, context, checkpoint)
-                fitted = train_model(data, settings, context, duals=duals)
-                vars(model).update(fitted.attributes())
+            _fit(model, X, y, duals, checkpoint)
         except KeyboardInterrupt:
             if not hasattr(model, "coef_"):
                 raise
@@ -180,8 +117,8 @@ def train(
         WRITERS[model_format](model, path, force=force)
 
         command.show("Certificate", certificate(model) | {"seconds": seconds})
-        command.facts |= {"model": str(path), "format": model_format, "interrupted": interrupted}
-        command.tell(f"Model written to {path}")
+        command.facts |= {"format": model_format, "interrupted": interrupted}
+        command.wrote("model", path)
         if interrupted:
             command.say(f"Interrupted. The model so far was written: {shortfall(model)}.")
             command.code = INTERRUPTED
@@ -193,37 +130,56 @@ def train(
             command.code = FAILED
 
 
+def read_data(
+    command: Command, file: Path, zero_based: bool | None, model: Any, model_format: str | None
+) -> tuple[Any, Any, Any]:
+    """Return rows, labels and classes to train on; None for what there is not.
+
+    Weights of classes are the model's own then, and classes are refused that its format lacks.
+    """
+    X, y = command.load_or_open(
+        file, model.memory_limit, zero_based=zero_based, n_jobs=model.n_jobs
+    )
+    if not hasattr(model, "class_weight"):
+        return X, y, None
+    classes = classes_of(X, y)
+    model.class_weight = class_weights(model.class_weight, classes)
+    if model_format == "liblinear":
+        integer_classes(classes)
+    return X, y, classes
+
+
+def _fit(model: Any, X: Any, y: Any, duals: Any, checkpoint: Path | None) -> None:
+    """Train as an estimator's `fit` does, but without scikit-learn."""
+    X, y = load_if_it_fits(X, y, model.memory_limit)
+    if not isinstance(X, Store):  # any table of numbers
+        X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+        X = np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
+    shared = {name: value for name, value in vars(model).items() if name in parameters_of(Settings)}
+    settings = Settings(**shared, seed=draw_seed(model.random_state))
+    verbose = bool(model.verbose)
+    with Context(n_jobs=model.n_jobs, verbose=verbose, tol=model.tol) as context:
+        data = training_data(X, y, None, settings, context, checkpoint)
+        vars(model).update(train_model(data, settings, context, duals=duals).attributes())
+
+
 def _duals(path: Path, n_rows: int, classes: Any) -> Any:
     """Return the dual variables of a model of as many rows and the same classes, or of none."""
-    _, model = read_model(path)
-    duals = model.get("dual_coef_")
+    model = read_model(path)[1]
+    duals: Any = model.get("dual_coef_")
     theirs: Any = model.get("classes_")
     if duals is None:
         raise ValueError(
             f"{path} has no dual variables to start from. Use a model that train wrote as npz."
         )
     if duals.shape[1] != n_rows or not np.array_equal(theirs, classes):
-        the = "" if theirs is None else "the classes "
+        before = "regression" if theirs is None else f"the classes {some(theirs, 5)}"
+        now = "regression" if classes is None else some(classes, 5)
         raise ValueError(
             f"{path} cannot be used as a start: it was trained on {duals.shape[1]:,} rows of "
-            f"{the}{_some(theirs)}, but these are {n_rows:,} rows of {_some(classes)}."
+            f"{before}, but these are {n_rows:,} rows of {now}."
         )
     return duals
-
-
-def _some(classes: Any) -> str:
-    if classes is None:
-        return "regression"
-    return ", ".join(map(str, classes[:5])) + (" ..." if len(classes) > 5 else "")
-
-
-def _as_floats(X: Any) -> Any:
-    """Return X, which may be any table of numbers, as it is trained on."""
-    if isinstance(X, Store):
-        return X
-    if X.dtype not in (np.float32, np.float64):
-        X = X.astype(np.float64)
-    return np.ascontiguousarray(X) if isinstance(X, np.ndarray) else X
 
 
 def destination(file: Path, output: Path | None, model_format: str | None) -> tuple[Path, str]:

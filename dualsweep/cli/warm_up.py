@@ -14,7 +14,6 @@ import numpy as np
 import scipy.sparse as sp
 import typer
 
-from .._jit import on_compilation
 from ..io import load_data
 from ..losses import REGRESSION_LOSSES, loss_named
 from ..placements import TrainingSet
@@ -23,20 +22,21 @@ from ..solvers.momentum import Momentum
 from ..training import Context, Settings, train
 from ..training.claims import Duals, Statement, Vectors, bounds_of, provable
 from ..training.formulations import FORMULATIONS
+from ..training.progress import on_each_compilation
 from ._command import Command
 from ._options import Json, Quiet
 
 LAYOUTS = {"sparse": sp.csr_array, "dense": np.asarray}
 TYPES = {"float32": np.float32, "float64": np.float64}
 
-# What is trained of each layout and type, by the name it is shown by.
-LOSSES_APART = [{"loss": "hinge"}, {"loss": "squared_hinge"}]
+# What is trained for each layout and type, by the name on the screen.
+TWO_LOSSES = [{"loss": "hinge"}, {"loss": "squared_hinge"}]
 FREE = {"intercept": "free"}
 KINDS: dict[str, list[dict[str, Any]]] = {
-    method: LOSSES_APART if method == "ovr" else [{"loss": "hinge", "multi_class": method}]
+    method: TWO_LOSSES if method == "ovr" else [{"loss": "hinge", "multi_class": method}]
     for method in FORMULATIONS
 }
-KINDS["free intercept"] = [loss | FREE for loss in LOSSES_APART]
+KINDS["free intercept"] = [loss | FREE for loss in TWO_LOSSES]
 KINDS["regression"] = [
     {"loss": loss} | intercept for loss in REGRESSION_LOSSES for intercept in ({}, FREE)
 ]
@@ -76,15 +76,12 @@ def warm_up(
             nonlocal compiled
             compiled += 1
 
-        on_compilation.append(count)
         started, cpu = perf_counter(), process_time()
-        try:
+        with on_each_compilation(count):
             for kind, need in _steps(*chosen):
                 before = compiled
                 need()
                 command.tell(f"{kind}: {compiled - before} kernels compiled")
-        finally:
-            on_compilation.remove(count)
         command.show(
             "All kernels are there",
             {
@@ -142,7 +139,7 @@ def _certify(problem: Any) -> None:
 
 
 def _move_centres(X: Any) -> None:
-    """Have the centre of momentum moved in each precision, whatever sweeps come to."""
+    """Move the centre of momentum in each precision, which sweeps may not come to."""
     with Context(suggest=False) as context:
         data = TrainingSet(X, np.arange(X.shape[0]) % 2, None, Settings(), context)
         problem = data.problems(Settings()).problem(0)

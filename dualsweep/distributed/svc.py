@@ -8,6 +8,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+from dask import is_dask_collection
 from distributed import Client, get_client
 from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
@@ -16,8 +17,7 @@ from ..estimators._callbacks import HAS_CALLBACKS, FitCallbacks, with_callbacks
 from ..estimators._choices import with_choices
 from ..estimators.svc import LinearSVC as InMemory
 from ..placements.cluster.client import Cluster
-from ..placements.cluster.collections import is_collection, partitions
-from ..placements.cluster.problems import ClusterSet
+from ..placements.cluster.data import ClusterSet, partitions
 from ..rows.layouts import check_sparse
 from ..training import train
 
@@ -237,7 +237,7 @@ class LinearSVC(InMemory):
             computed.
         """
         check_is_fitted(self)
-        if not is_collection(X):
+        if not is_dask_collection(X):
             return super().decision_function(X)
         X, answer = _as_array(X), partial(_of_block, self.to_sklearn().decision_function)
         if len(self.classes_) == 2:
@@ -255,7 +255,7 @@ class LinearSVC(InMemory):
             computed.
         """
         check_is_fitted(self)
-        if not is_collection(X):
+        if not is_dask_collection(X):
             return super().predict(X)
         X, answer = _as_array(X), partial(_of_block, self.to_sklearn().predict)
         meta = self.classes_[:0]

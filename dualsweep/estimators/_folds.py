@@ -49,7 +49,7 @@ class FoldBar(NamedTuple):
     def show(self, C: float, progress: Progress, step: float, share: float = 1.0) -> None:
         """Move the bar, on its way from `step` to ``step + share``."""
         step, label = self.first + step, f"C {C:.3g}  "
-        self.bars.update(self.number, *progress[:3], step, share, label)
+        self.bars.update(self.number, progress, step, share, label)
 
 
 class Fold:

@@ -20,7 +20,7 @@ from .._parameters import parameters_of
 from ..placements import DeviceSet, OnDevice, load_if_it_fits, training_data
 from ..training import Context, Settings, draw_seed, train
 from ..training.parameters import BIASES
-from ..training.verdict import shortfall
+from ..training.progress import shortfall
 from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, FitCallbacks, with_callbacks
 from ._choices import CONSTRAINTS
 from ._proof import save_proof

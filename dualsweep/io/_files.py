@@ -24,8 +24,7 @@ NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 def atomic_file(path: Path, *, force: bool) -> Iterator[IO[bytes]]:
     """Open a file for writing that takes the place of `path` when the block ends without an error.
 
-    If two write at the same time without `force`, one succeeds and the other gets FileExistsError.
-    See `check_target` for what can be written.
+    If two write at the same time without `force`, the second to finish gets FileExistsError.
     """
     target = check_target(path, force=force)
     temporary = temporary_beside(target)
@@ -53,25 +52,20 @@ def synced_file(path: Path, mode: str) -> Iterator[IO[bytes]]:
 def check_target(path: Path, *, force: bool) -> Path:
     """Return the file that writing to `path` makes, or raise the OSError that it would end in.
 
-    A link is followed and stays: its target is written, whether that exists or not. A regular file
-    is replaced only if `force`, and anything else never.
+    A link is followed, and stays. A regular file is replaced only if `force`, anything else never.
     """
     mode = mode_of(path)
-    if mode is not None and not stat.S_ISREG(mode):
-        kind = KINDS.get(stat.S_IFMT(mode), "special file")
-        raise FileExistsError(
-            f"{path} is a {kind}, which is never replaced; choose the name of a file."
-        )
-    if mode is not None and not force:
-        raise already_exists(path)
+    if mode is not None:
+        if not stat.S_ISREG(mode):
+            what = f"a {KINDS.get(stat.S_IFMT(mode), 'special file')}, which is never replaced"
+            raise FileExistsError(f"{path} is {what}; choose the name of a file.")
+        if not force:
+            raise already_exists(path)
     return resolve_target(path)
 
 
 def overlap(one: Path, other: Path) -> bool:
-    """Return True if two paths are the same file or folder, or one is inside the other.
-
-    Neither relative paths nor links nor other names of a file hide that.
-    """
+    """Return True if two paths are the same file, by whatever name, or one is inside the other."""
     first, second = (Path(os.path.realpath(path)) for path in (one, other))
     return any(_same(first, path) for path in (second, *second.parents)) or any(
         _same(second, path) for path in first.parents
@@ -124,10 +118,8 @@ def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        named = error.filename
-        if error.errno is None or not (
-            named is None or (temporary is not None and str(named).startswith(str(temporary)))
-        ):
+        ours = temporary is not None and str(error.filename).startswith(str(temporary))
+        if error.errno is None or not (ours or error.filename is None):
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
 
@@ -143,4 +135,4 @@ def _rename(temporary: Path, target: Path, path: Path) -> None:
             raise
         if target.exists():
             raise already_exists(path) from None
-        temporary.replace(target)  # on FAT and some network drives, as good as it gets
+        temporary.replace(target)  # the best that FAT and some network drives allow

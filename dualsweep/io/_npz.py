@@ -6,9 +6,8 @@ import errno
 import math
 import os
 import zipfile
-from io import BufferedIOBase
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 import numpy as np
 
@@ -16,15 +15,14 @@ from .._typing import Array
 from ._checks import check_characters
 from ._files import atomic_file, naming
 
-PIECE = 1 << 20  # bytes to read at a time
-MAX_RATIO = 1032  # of deflate: bytes that one can stand for
+MAX_RATIO = 1032  # bytes that one of deflate can stand for
 
 
 def read_arrays(path: Path, *, compressed: bool = False) -> dict[str, Array]:
     """Return the arrays in a file by name; ValueError if it is no such file or damaged.
 
-    Whatever the file says, reading takes no more memory than the file has bytes, or could expand to
-    if arrays may be `compressed`. Members that are not called .npy are ignored.
+    Whatever the file says, reading takes no more memory than the file has bytes; or could expand
+    to, if arrays may be `compressed`. Members that are not called .npy are ignored.
     """
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}.")
@@ -57,32 +55,25 @@ def _check_sizes(members: list[zipfile.ZipInfo], size: int, compressed: bool) ->
 
 def _read_array(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> Array:
     with archive.open(item) as stream:
-        shape, by_columns, dtype = read_npy_header(stream)
-        size = math.prod(shape) * dtype.itemsize
-        if stream.tell() + size != item.file_size:
+        shape, dtype = read_npy_header(stream)
+        if stream.tell() + math.prod(shape) * dtype.itemsize != item.file_size:
             raise ValueError(f"{item.filename} is {dtype} {shape} in {item.file_size} bytes")
-        memory = np.empty(size, np.uint8)
-        done = 0
-        while done < size:
-            n = cast(BufferedIOBase, stream).readinto(memory.data[done : done + PIECE])
-            if n == 0:
-                raise EOFError(f"{item.filename} is cut short")
-            done += n
+        stream.seek(0)
+        array: Array = np.lib.format.read_array(stream, allow_pickle=False)
         stream.read(1)  # at the end, where the checksum is compared
-    array = np.ndarray(shape, dtype, memory, order="F" if by_columns else "C")
     check_characters(array)
     return array.astype(dtype.newbyteorder("="), copy=False)
 
 
-def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Return shape, whether columns come first, and type of the array that follows in a stream."""
+def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
+    """Return the shape and type of the array that follows in a stream."""
     try:
         version = np.lib.format.read_magic(stream)
         read = {
             (1, 0): np.lib.format.read_array_header_1_0,
             (2, 0): np.lib.format.read_array_header_2_0,
         }[version]
-        shape, by_columns, dtype = read(stream)
+        shape, _, dtype = read(stream)
     except OSError:
         raise
     except Exception as error:  # NumPy evaluates the header as a Python expression
@@ -91,7 +82,7 @@ def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]
         raise ValueError(f"an array has the shape {shape}")
     if dtype.hasobject:
         raise ValueError("an array is of Python objects, which are not read")
-    return shape, by_columns, dtype
+    return shape, dtype
 
 
 def _said(error: Exception) -> str:
@@ -99,7 +90,7 @@ def _said(error: Exception) -> str:
 
 
 def write_arrays(path: Path, arrays: dict[str, Array], *, force: bool) -> None:
-    """Write arrays to a file that appears complete or not at all."""
+    """Write arrays to a file, atomically."""
     with atomic_file(path, force=force) as file, zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:

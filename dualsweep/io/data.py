@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._typing import Array, Matrix
-from ._checks import check_indices, check_indptr, is_count
+from ._checks import checked_csr, damaged, is_count, whole_numbers
 from ._npz import read_arrays
-from .store import open_store
+from .store import Store, open_store
 from .svmlight import load_svmlight
 
 CSR = ("data", "indices", "indptr", "shape")
@@ -28,7 +28,7 @@ def load_data(
     n_jobs: int | None = None,
     watch: Callable[[int], None] | None = None,
 ) -> tuple[Matrix, Array | None]:
-    r"""Read rows and labels from a file.
+    """Read rows and labels from a file.
 
     Parameters
     ----------
@@ -36,13 +36,12 @@ def load_data(
         Text in svmlight (LIBSVM) format, plain or compressed; a store; or an .npz file with the
         arrays data, indices, indptr, shape and y (CSR), or X and y (dense).
     n_features : int, default=None
-        Number of columns. None means as many as the file has; text has as many as its largest
-        index. Entries of text beyond are dropped, with a warning; stores and .npz files must have
-        this number.
+        Number of columns. None means as many as the file has. Entries of text beyond are dropped,
+        with a warning; stores and .npz files must have this number.
     labelled : bool, default=True
         Whether an .npz file must have y.
     zero_based : bool or "auto", default="auto"
-        Whether the first column of text has index 0, or 1 as LIBSVM counts. "auto": 0 if that
+        Whether columns of text count from 0, or from 1 as LIBSVM does. "auto": from 0 if that
         occurs in the file.
     n_jobs : int, default=None
         Threads that read text. None means 1, -1 all cores.
@@ -55,26 +54,14 @@ def load_data(
         Rows. Values of text are float32.
     y : ndarray of shape (n_samples,) or None
         Labels; integers if the text has no others. None if the file has none.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> from dualsweep.io import load_data
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "tiny.svm")
-    ...     _ = path.write_text("+1 0:0.5 2:1\n-1 1:2\n")
-    ...     X, y = load_data(path)
-    >>> X.toarray().tolist(), y.tolist()
-    ([[0.5, 0.0, 1.0], [0.0, 2.0, 0.0]], [1, -1])
     """
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}.")
     if path.is_dir():
-        X, y = open_store(path).load()
-        check_width(path, X, n_features)
-        return X, y
+        store = open_store(path)
+        check_width(path, store, n_features)
+        return store.load()
     if path.is_file():  # not a pipe, from which nothing can be read twice
         with path.open("rb") as file:
             zipped = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
@@ -87,17 +74,14 @@ def load_data(
     if len(labels) == 0:
         raise ValueError(f"{path} has no rows.")
     if n_features is not None:
-        n_entries = X.nnz
+        n_lost = X.nnz
         X.resize((X.shape[0], n_features))
-        if X.nnz < n_entries:
-            warnings.warn(
-                f"{n_entries - X.nnz:,} entries of {path} are left out: they are in columns "
-                f"beyond the first {n_features:,}.",
-                stacklevel=2,
-            )
-    with np.errstate(invalid="ignore"):  # NaN is no integer, and stays
-        whole = labels.astype(np.int64)
-    return X, whole if np.array_equal(whole, labels) else labels
+        n_lost -= X.nnz
+        if n_lost:
+            where = f"they are in columns beyond the first {n_features:,}"
+            warnings.warn(f"{n_lost:,} entries of {path} are left out: {where}.", stacklevel=2)
+    whole = whole_numbers(labels)
+    return X, labels if whole is None else whole
 
 
 def _load_npz(path: Path, n_features: int | None, labelled: bool) -> tuple[Matrix, Array | None]:
@@ -120,7 +104,7 @@ def _load_npz(path: Path, n_features: int | None, labelled: bool) -> tuple[Matri
     return X, y
 
 
-def check_width(path: Path, X: Matrix, n_features: int | None) -> None:
+def check_width(path: Path, X: Matrix | Store, n_features: int | None) -> None:
     """Raise ValueError if `n_features` is given and X has another number."""
     if n_features is not None and X.shape[1] != n_features:
         raise ValueError(f"{path} has {X.shape[1]} features instead of {n_features}.")
@@ -131,12 +115,7 @@ def _csr(path: Path, arrays: dict[str, Array]) -> sp.csr_array:
     if layout.size != 1 or layout.item() not in (b"csr", "csr"):
         raise ValueError(f"{path} has the sparse format {layout!s:.20}; it must be csr.")
     data, indices, indptr, shape = (arrays[name] for name in CSR)
-    try:
-        if shape.ndim != 1 or len(shape) != 2 or not all(map(is_count, shape.tolist())):
+    with damaged(f"{path} has arrays that do not make a CSR matrix"):
+        if shape.shape != (2,) or not all(map(is_count, shape.tolist())):
             raise ValueError(f"shape is {shape!s:.50}")
-        n_rows, n_columns = shape.tolist()
-        check_indptr(indptr, n_rows, len(data))
-        check_indices(indices, n_columns)
-        return sp.csr_array((data, indices, indptr), shape=(n_rows, n_columns))
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path} has arrays that do not make a CSR matrix ({error}).") from error
+        return checked_csr(data, indices, indptr, tuple(shape.tolist()))

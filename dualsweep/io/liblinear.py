@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from .._host import to_host
 from .._typing import Array
 from ..losses import REGRESSION_LOSSES
-from ._checks import check_weights
+from ._checks import check_weights, damaged, whole_numbers
 from ._files import atomic_file, naming
 
 if TYPE_CHECKING:
@@ -21,28 +21,26 @@ if TYPE_CHECKING:
 
 MAGIC = b"solver_type"  # the start of a file
 
-# The parameters that stand for LIBLINEAR's formulations.
+# The parameters that stand for LIBLINEAR's formulations. Those that end in _DUAL are written.
 HINGE, SQUARED_HINGE, JOINT = "L2R_L1LOSS_SVC_DUAL", "L2R_L2LOSS_SVC_DUAL", "MCSVM_CS"
 PARAMETERS = {
     HINGE: {"loss": "hinge"},
     SQUARED_HINGE: {"loss": "squared_hinge"},
     "L2R_L2LOSS_SVC": {"loss": "squared_hinge"},
     JOINT: {"multi_class": "crammer_singer"},
-}
-REGRESSION = {
     "L2R_L1LOSS_SVR_DUAL": {"loss": "epsilon_insensitive"},
     "L2R_L2LOSS_SVR_DUAL": {"loss": "squared_epsilon_insensitive"},
     "L2R_L2LOSS_SVR": {"loss": "squared_epsilon_insensitive"},
 }
 # Models of LIBLINEAR that are valid, but not of a kind that dualsweep has.
 OTHERS = {
-    "L2R_LR": "logistic regression",
-    "L2R_LR_DUAL": "logistic regression",
-    "L1R_LR": "logistic regression with the l1 penalty",
-    "L1R_L2LOSS_SVC": "classification with the l1 penalty",
-    "ONECLASS_SVM": "outliers, a one-class SVM",
+    "L2R_LR": "for logistic regression",
+    "L2R_LR_DUAL": "for logistic regression",
+    "L1R_LR": "for logistic regression with the l1 penalty",
+    "L1R_L2LOSS_SVC": "for classification with the l1 penalty",
+    "ONECLASS_SVM": "for outliers, a one-class SVM",
 }
-MAX_NAME = 100
+MAX_NAME = 100  # bytes of the first line
 HEADER = ("solver_type", "nr_class", "label", "nr_feature", "bias")
 MAX_LINE = 1 << 24  # bytes; a million classes take as many
 
@@ -50,11 +48,11 @@ MAX_LINE = 1 << 24  # bytes; a million classes take as many
 def save_liblinear(model: LinearSVC | LinearSVR, path: str | Path, *, force: bool = False) -> None:
     """Write a fitted model in LIBLINEAR's text format.
 
-    LIBLINEAR's ``predict`` gives the same decision values, since weights are written with all of
-    their digits. The certificate is lost, and the epsilon of regression. The squared loss and
-    Weston-Watkins have no name in the format: they are written as ``L2R_L2LOSS_SVC_DUAL`` and
-    ``MCSVM_CS``. For two classes Crammer-Singer and Weston-Watkins equal the hinge loss, and are
-    written as ``L2R_L1LOSS_SVC_DUAL``.
+    LIBLINEAR's ``predict`` gives the same decision values, since weights are written with all
+    digits. The certificate is lost, and the epsilon of regression. The format has no name for the
+    squared loss and Weston-Watkins: they are written as ``L2R_L2LOSS_SVC_DUAL`` and ``MCSVM_CS``.
+    For two classes Crammer-Singer and Weston-Watkins equal the hinge loss, and are written as
+    ``L2R_L1LOSS_SVC_DUAL``.
 
     Parameters
     ----------
@@ -64,58 +62,38 @@ def save_liblinear(model: LinearSVC | LinearSVR, path: str | Path, *, force: boo
         Where to write; the file appears complete or not at all. A link is followed.
     force : bool, default=False
         Whether to replace a file that exists. Devices, pipes and directories are never replaced.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> from sklearn.datasets import load_iris
-    >>> from dualsweep import LinearSVC
-    >>> from dualsweep.io import load_liblinear, save_liblinear
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = LinearSVC(random_state=0).fit(X, y)
-    >>> with TemporaryDirectory() as folder:
-    ...     save_liblinear(model, Path(folder, "iris.model"))
-    ...     lines = Path(folder, "iris.model").read_text().splitlines()
-    ...     again = load_liblinear(Path(folder, "iris.model"))
-    >>> lines[:5]
-    ['solver_type L2R_L2LOSS_SVC_DUAL', 'nr_class 3', 'label 0 1 2', 'nr_feature 4', 'bias 1.0']
-    >>> bool((again.predict(X) == model.predict(X)).all())
-    True
     """
-    if not hasattr(model, "coef_"):
-        raise ValueError(f"This {type(model).__name__} is not fitted; call fit before saving it.")
+    coef, intercept = fitted_weights(model)
     bias = float(model.intercept_scaling) if model.fit_intercept else -1.0
-    coef = model.coef_.toarray() if sp.issparse(model.coef_) else to_host(model.coef_)
     weights = np.atleast_2d(coef)
     if bias > 0:
-        weights = np.hstack([weights, to_host(model.intercept_)[:, None] / bias])
-    if model.loss in REGRESSION_LOSSES:
-        solver_type = next(name for name, kind in REGRESSION.items() if kind["loss"] == model.loss)
-        about = [f"solver_type {solver_type}", "nr_class 2"]
-    else:
-        labels = integer_classes(to_host(model.classes_))
-        binary = len(labels) == 2
+        weights = np.hstack([weights, intercept[:, None] / bias])
+    labels = [] if model.loss in REGRESSION_LOSSES else integer_classes(to_host(model.classes_))
+    header = [f"solver_type {_solver_type(model, len(labels))}", f"nr_class {len(labels) or 2}"]
+    if labels:
         # A single row of weights is for our second class, and for LIBLINEAR's first.
-        about = [
-            f"solver_type {_solver_type(model, binary)}",
-            f"nr_class {len(labels)}",
-            f"label {' '.join(map(str, reversed(labels) if binary else labels))}",
-        ]
-    header = [*about, f"nr_feature {model.n_features_in_}", f"bias {bias!r}", "w"]
+        ordered = labels[::-1] if len(labels) == 2 else labels
+        header.append(f"label {' '.join(map(str, ordered))}")
+    header += [f"nr_feature {model.n_features_in_}", f"bias {bias!r}", "w"]
     with atomic_file(Path(path), force=force) as file:
         file.write("\n".join(header).encode() + b"\n")
         for row in weights.T:
             file.write(" ".join(map(repr, row.tolist())).encode() + b" \n")
 
 
+def fitted_weights(model: Any) -> tuple[Array, Array]:
+    """Return weights and intercepts to save, in host memory; ValueError if there are none."""
+    if not hasattr(model, "coef_"):
+        raise ValueError(f"This {type(model).__name__} is not fitted; call fit before saving it.")
+    coef = model.coef_.toarray() if sp.issparse(model.coef_) else to_host(model.coef_)
+    return coef, to_host(model.intercept_)
+
+
 def integer_classes(classes: Array) -> list[int]:
     """Return classes as integers of 32 bits, which LIBLINEAR reads; ValueError if they are not."""
-    if classes.dtype.kind in "iufb":
-        with np.errstate(invalid="ignore"):
-            labels = classes.astype(np.int64)
-        if np.array_equal(labels, classes) and np.array_equal(labels, labels.astype(np.int32)):
-            return labels.tolist()
+    labels = whole_numbers(classes) if classes.dtype.kind in "iufb" else None
+    if labels is not None and np.array_equal(labels, labels.astype(np.int32)):
+        return labels.tolist()
     raise ValueError(
         "LIBLINEAR's model format has classes that are integers of 32 bits, but these are "
         f"{classes[:5].tolist()}{' ...' if len(classes) > 5 else ''}. Train with such labels, or "
@@ -123,10 +101,11 @@ def integer_classes(classes: Array) -> list[int]:
     )
 
 
-def _solver_type(model: LinearSVC, binary: bool) -> str:
-    if model.multi_class == "ovr":
-        return HINGE if model.loss == "hinge" else SQUARED_HINGE
-    return HINGE if binary else JOINT
+def _solver_type(model: LinearSVC | LinearSVR, n_classes: int) -> str:
+    if n_classes > 0 and model.multi_class != "ovr":
+        return HINGE if n_classes == 2 else JOINT
+    names = [name for name, kind in PARAMETERS.items() if kind.get("loss") == model.loss]
+    return names[0] if names else SQUARED_HINGE
 
 
 def load_liblinear(path: str | Path) -> LinearSVC | LinearSVR:
@@ -163,100 +142,76 @@ def read_liblinear(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise FileNotFoundError(f"There is no file {path}.")
     if not path.is_file():
         raise ValueError(f"{path} is not a model of LIBLINEAR: it is not a regular file.")
-    solver_type, labels, n_features, bias, weights = _read(path)
-    has_bias = bias > 0
-    params = (PARAMETERS | REGRESSION)[solver_type] | {
-        "fit_intercept": has_bias,
-        "intercept_scaling": bias if has_bias else 1.0,
-    }
-    with np.errstate(over="ignore"):
-        if labels is not None:
-            weights, labels = _sorted_classes(weights, labels)
-        intercept = bias * weights[:, -1] if has_bias else np.zeros(len(weights))
-    coef = np.ascontiguousarray(weights[0 if labels is None else slice(None), :n_features])
-    try:
-        check_weights(coef, intercept, labels)
-    except ValueError as error:
-        raise _damaged(path, error) from error
-    fitted = {"coef_": coef, "intercept_": intercept, "n_features_in_": n_features}
-    return params, fitted if labels is None else fitted | {"classes_": labels}
-
-
-def _sorted_classes(weights: Array, labels: Array) -> tuple[Array, Array]:
-    """Return the weights in the order of the sorted classes, and these classes."""
-    order = np.argsort(labels)
-    if len(weights) == 1:  # is for the first label, and becomes that of the larger
-        weights = weights if labels[0] > labels[1] else -weights
-    else:
-        weights = weights[order]
-        if len(weights) == 2:
-            weights = weights[1:] - weights[:1]
-    return weights, labels[order]
-
-
-def _damaged(path: Path, why: object) -> ValueError:
-    return ValueError(f"{path} is a damaged model of LIBLINEAR: {str(why)[:200]}.")
-
-
-def _read(path: Path) -> tuple[str, Array | None, int, float, Array]:
-    """Return solver type, labels unless it is regression, features, bias and rows of weights."""
     with naming(path), path.open("rb") as file:
-        if file.peek(len(MAGIC))[: len(MAGIC)] != MAGIC:
+        start = file.peek(MAX_NAME)[:MAX_NAME]
+        if not start.startswith(MAGIC):
             raise ValueError(f"{path} is not a model of LIBLINEAR: it must start with solver_type.")
-        start = file.peek(MAX_NAME)[:MAX_NAME].decode(errors="replace")
-        other = start.partition("\n")[0].removeprefix("solver_type ").strip()
-        if other in OTHERS:
-            raise ValueError(
-                f"{path} is a model of LIBLINEAR for {OTHERS[other]} ({other}). dualsweep reads "
-                f"{', '.join(PARAMETERS | REGRESSION)}."
-            )
-        try:
-            header = _read_header(file)
-            (solver_type,) = (name.decode(errors="replace") for name in header["solver_type"])
-            labels = np.array([int(label) for label in header.get("label", ())], dtype=np.int64)
-            (n_classes,), (n_features,) = (
-                map(int, header[name]) for name in ("nr_class", "nr_feature")
-            )
-            (bias,) = map(float, header["bias"])
-            # There may be millions of weights, and a damaged file may be a single line.
-            lines = iter(partial(file.readline, MAX_LINE), b"")
-            tokens = chain.from_iterable(map(bytes.split, lines))
-            weights = np.fromiter(map(float, tokens), np.float64)
-        except (ValueError, OverflowError) as error:
-            raise _damaged(path, error) from error
-    if solver_type not in PARAMETERS | REGRESSION:
-        raise ValueError(
-            f"{path} has a model of type {solver_type}; dualsweep reads "
-            f"{', '.join(PARAMETERS | REGRESSION)}."
-        )
-    n_labels = 0 if solver_type in REGRESSION else n_classes
+        name = start.partition(b"\n")[0][len(MAGIC) :].strip().decode(errors="replace")
+        if name not in PARAMETERS:
+            kind = f"{OTHERS[name]} ({name})" if name in OTHERS else f"of type {name or 'unknown'}"
+            raise ValueError(f"{path} has a model {kind}; dualsweep reads {', '.join(PARAMETERS)}.")
+        with damaged(f"{path} is a damaged model of LIBLINEAR"):
+            return _parse(file, name)
+
+
+def _parse(file: IO[bytes], solver_type: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the parameters and attributes of a model; ValueError if they make no sense."""
+    header = _read_header(file)
+    [n_classes], [n_features] = (map(int, header[name]) for name in ("nr_class", "nr_feature"))
+    [bias] = map(float, header["bias"])
+    labels = np.array([int(label) for label in header.get("label", ())], dtype=np.int64)
+    # There may be millions of weights, and a damaged file may be a single line.
+    lines = iter(partial(file.readline, MAX_LINE), b"")
+    weights = np.fromiter(map(float, chain.from_iterable(map(bytes.split, lines))), np.float64)
+
+    params: dict[str, Any] = dict(PARAMETERS[solver_type])
+    regression = params.get("loss") in REGRESSION_LOSSES
     n_rows = 1 if n_classes == 2 and solver_type != JOINT else n_classes
-    n_columns = n_features + (bias >= 0)
-    if n_classes < 2 or n_features < 0 or (solver_type in REGRESSION and n_classes > 2):
-        raise _damaged(path, f"nr_class is {n_classes}, nr_feature is {n_features}")
+    n_weights = n_rows * (n_features + (bias >= 0))
+    if n_classes < 2 or n_features < 0 or (regression and n_classes > 2):
+        raise ValueError(f"nr_class is {n_classes}, nr_feature is {n_features}")
+    n_labels = 0 if regression else n_classes
     if len(labels) != n_labels or len(np.unique(labels)) != n_labels:
-        raise _damaged(path, f"nr_class is {n_classes}, label is {labels[:20].tolist()}")
-    if len(weights) != n_rows * n_columns:
-        raise _damaged(path, f"it has {len(weights)} weights instead of {n_rows * n_columns}")
+        raise ValueError(f"nr_class is {n_classes}, label is {labels[:20].tolist()}")
+    if len(weights) != n_weights:
+        raise ValueError(f"it has {len(weights)} weights instead of {n_weights}")
     if not (np.isfinite(weights).all() and np.isfinite(bias)):
-        raise _damaged(path, "not all weights are finite")
-    weights = weights.reshape(n_columns, n_rows).T
-    return solver_type, labels if n_labels else None, n_features, bias, weights
+        raise ValueError("not all weights are finite")
+
+    weights = weights.reshape(-1, n_rows).T
+    with np.errstate(over="ignore"):
+        if not regression:
+            weights, labels = _sorted_classes(weights, labels)
+        intercept = bias * weights[:, -1] if bias > 0 else np.zeros(len(weights))
+    coef = np.ascontiguousarray(weights[0 if regression else slice(None), :n_features])
+    check_weights(coef, intercept, None if regression else labels)
+    params |= {"fit_intercept": bias > 0, "intercept_scaling": bias if bias > 0 else 1.0}
+    fitted = {"coef_": coef, "intercept_": intercept, "n_features_in_": n_features}
+    return params, fitted if regression else fitted | {"classes_": labels}
 
 
 def _read_header(file: IO[bytes]) -> dict[str, list[bytes]]:
     """Return the words of the lines before the weights, by their first word."""
     header: dict[str, list[bytes]] = {}
     while line := file.readline(MAX_LINE):
-        name, *values = line.split() or [b""]
-        if name == b"w":
+        word, *values = line.split() or [b""]
+        name = word.decode(errors="replace")
+        if name == "w":
             break
-        known = name.decode(errors="replace")
-        if name and (known not in HEADER or known in header or not line.endswith(b"\n")):
-            raise ValueError(f"{known[:20]} where one of {', '.join(HEADER)} or w is expected")
+        if name and (name not in HEADER or name in header or not line.endswith(b"\n")):
+            raise ValueError(f"{name[:20]} where one of {', '.join(HEADER)} or w is expected")
         if name:
-            header[known] = values
+            header[name] = values
     missing = [name for name in HEADER if name not in header and name != "label"]
     if missing:
         raise ValueError(f"it lacks {', '.join(missing)}")
     return header
+
+
+def _sorted_classes(weights: Array, labels: Array) -> tuple[Array, Array]:
+    """Return the weights in the order of the sorted classes, and these classes."""
+    order = np.argsort(labels)
+    if len(weights) == 1:  # is for the first label, and becomes that of the larger
+        return weights if labels[0] > labels[1] else -weights, labels[order]
+    weights = weights[order]
+    return weights[1:] - weights[:1] if len(weights) == 2 else weights, labels[order]

@@ -15,15 +15,16 @@ from ..losses import REGRESSION_LOSSES
 from ..problems.labels import check_classes
 from ..problems.result import HISTORY_DTYPE
 from ._checks import (
-    check_indices,
-    check_indptr,
     check_weights,
+    checked_csr,
+    damaged,
     is_count,
     is_number,
     parse_object,
+    text_of,
 )
 from ._npz import read_arrays, without_objects, write_arrays
-from .liblinear import MAGIC, fitted_estimator, read_liblinear
+from .liblinear import MAGIC, fitted_estimator, fitted_weights, read_liblinear
 
 if TYPE_CHECKING:
     from ..estimators import LinearSVC, LinearSVR
@@ -50,6 +51,7 @@ PARAMETERS = (
 )
 OWN_PARAMETERS = {"LinearSVC": ("multi_class", "class_weight"), "LinearSVR": ("epsilon",)}
 ARRAYS = ("coef", "intercept", "header")
+OPTIONAL = {"classes": "classes_", "feature_names": "feature_names_in_", "history": "history_"}
 DUALS = ("dual_data", "dual_indices", "dual_indptr", "n_samples")
 CERTIFICATE = (
     "primal_objective_",
@@ -76,25 +78,9 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
         Where to write; by custom it ends in .npz. A link is followed.
     force : bool, default=False
         Whether to replace a file that exists. Devices, pipes and directories are never replaced.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> from sklearn.datasets import load_iris
-    >>> from dualsweep import LinearSVC
-    >>> from dualsweep.io import load_model, save_model
-    >>> X, y = load_iris(return_X_y=True)
-    >>> model = LinearSVC(random_state=0).fit(X, y)
-    >>> with TemporaryDirectory() as folder:
-    ...     save_model(model, Path(folder, "iris.npz"))
-    ...     again = load_model(Path(folder, "iris.npz"))
-    >>> bool((again.predict(X) == model.predict(X)).all())
-    True
     """
-    if not hasattr(model, "coef_"):
-        raise ValueError(f"This {type(model).__name__} is not fitted; call fit before saving it.")
     svc = getattr(model, "best_estimator_", model)
+    coef, intercept = fitted_weights(svc)
     estimator = "LinearSVR" if svc.loss in REGRESSION_LOSSES else "LinearSVC"
     params = {name: getattr(svc, name) for name in (*PARAMETERS, *OWN_PARAMETERS[estimator])}
     if not isinstance(params["random_state"], int | np.integer):
@@ -107,31 +93,21 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
         "params": params,
         "certificate": {n: getattr(svc, n) for n in CERTIFICATE if hasattr(svc, n)},
     }
-    arrays = {
-        "coef": svc.coef_.toarray() if sp.issparse(svc.coef_) else to_host(svc.coef_),
-        "intercept": to_host(svc.intercept_),
-    }
-    if estimator == "LinearSVC":
-        arrays["classes"] = without_objects(to_host(svc.classes_))
-    if hasattr(svc, "feature_names_in_"):
-        arrays["feature_names"] = without_objects(svc.feature_names_in_)
-    if hasattr(svc, "history_"):  # a model of LIBLINEAR has none
-        arrays["history"] = svc.history_
+    arrays = {"coef": coef, "intercept": intercept}
+    for name, attribute in OPTIONAL.items():
+        if hasattr(svc, attribute):
+            arrays[name] = without_objects(to_host(getattr(svc, attribute)))
     if hasattr(svc, "dual_coef_"):
         duals = sp.csr_array(to_host(svc.dual_coef_))
-        arrays |= {
-            "dual_data": duals.data,
-            "dual_indices": duals.indices,
-            "dual_indptr": duals.indptr,
-            "n_samples": np.array(duals.shape[1]),
-        }
+        values = duals.data, duals.indices, duals.indptr, np.array(duals.shape[1])
+        arrays |= dict(zip(DUALS, values, strict=True))
     header["arrays"] = list(arrays)
     arrays["header"] = np.array(json.dumps(header, default=_number))
     write_arrays(Path(path), arrays, force=force)
 
 
 def load_model(path: str | Path) -> LinearSVC | LinearSVR:
-    """Read a model that `save_model` wrote, or LIBLINEAR.
+    """Read a model that `save_model` wrote, or LIBLINEAR; ValueError if it is damaged.
 
     Parameters
     ----------
@@ -141,19 +117,12 @@ def load_model(path: str | Path) -> LinearSVC | LinearSVR:
     Returns
     -------
     LinearSVC or LinearSVR
-        A fitted model, with its dual variables, certificate and history if the file has them.
-
-    Raises
-    ------
-    ValueError
-        If the file is not a model as `save_model` writes it. The certificate is not recomputed,
-        which takes the data: see `dualsweep.certify`.
+        A fitted model, with its dual variables, certificate and history if the file has them. The
+        certificate is not recomputed, which takes the data: see `dualsweep.certify`.
     """
     model = fitted_estimator(*read_model(path))
-    try:
+    with damaged(f"{path} is a damaged model"):
         model._validate_params()
-    except ValueError as error:
-        raise _damaged(Path(path), error) from error
     return model
 
 
@@ -174,29 +143,20 @@ def read_model(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
             f"{path} is not a model of dualsweep: it lacks {', '.join(missing)}; it has "
             f"{', '.join(list(arrays)[:20]) or 'no arrays'}."
         )
-    try:
-        text = arrays["header"]
-        if text.dtype.kind != "U" or text.ndim:
-            raise ValueError("its header is not text")
-        header = parse_object(str(text))
+    with damaged(f"{path} is a damaged model"):
+        header = parse_object(text_of(arrays["header"], "header"))
         if not is_count(header.get("format")):
             raise ValueError("its header names no format")
         if header["format"] <= FORMAT:
             return _parameters(header), _attributes(header, arrays)
-    except ValueError as error:
-        raise _damaged(path, error) from error
     raise ValueError(
         f"{path} has model format {header['format']}, but this version of dualsweep reads up "
         f"to {FORMAT}. Update dualsweep."
     )
 
 
-def _damaged(path: Path, why: object) -> ValueError:
-    return ValueError(f"{path} is a damaged model: {str(why)[:500]}")
-
-
 def _parameters(header: JsonObject) -> dict[str, Any]:
-    """Return the parameters as they were before JSON, which has only text as keys."""
+    """Return the parameters, with `class_weight` as the dict that it was."""
     params, estimator = header.get("params"), header.get("estimator")
     if estimator not in list(OWN_PARAMETERS) or not isinstance(params, dict):
         raise ValueError(f"its header names no {' or '.join(OWN_PARAMETERS)}")
@@ -208,10 +168,8 @@ def _parameters(header: JsonObject) -> dict[str, Any]:
             raise ValueError(f"{name} is beyond 64 bits")
     weights = params.get("class_weight")
     if isinstance(weights, list | dict):
-        try:
+        with damaged("class_weight has no pairs of label and weight"):
             weights = dict(weights)
-        except TypeError as error:  # not pairs, or of something that cannot be a label
-            raise ValueError(f"class_weight has {error}") from error
         if not all(map(is_number, weights.values())):
             raise ValueError(f"class_weight is {weights!r:.100}")
         params["class_weight"] = weights
@@ -219,18 +177,17 @@ def _parameters(header: JsonObject) -> dict[str, Any]:
 
 
 def _attributes(header: JsonObject, arrays: dict[str, Array]) -> dict[str, Any]:
-    """Return the fitted attributes; ValueError if any is not as `save_model` writes it."""
+    """Return the fitted attributes; ValueError if one is not as `save_model` writes it."""
     coef, intercept, classes = arrays["coef"], arrays["intercept"], arrays.get("classes")
     fitted: dict[str, Any] = _certificate(header.get("certificate"))
-    if header["estimator"] == "LinearSVC":
-        if classes is None:
-            raise ValueError("it lacks classes")
+    if (classes is None) != (header["estimator"] == "LinearSVR"):
+        has = "lacks" if classes is None else "has"
+        raise ValueError(f"it {has} classes, but its header names {header['estimator']}")
+    if classes is not None:
         if classes.ndim != 1:
             raise ValueError(f"classes are {classes.dtype} {classes.shape}")
         check_classes(classes)
         fitted["classes_"] = classes
-    elif classes is not None:
-        raise ValueError("it has classes, but its header says regression")
     check_weights(coef, intercept, classes)
     fitted |= {"coef_": coef, "intercept_": intercept, "n_features_in_": coef.shape[-1]}
     if "history" in arrays:
@@ -271,12 +228,10 @@ def _duals(arrays: dict[str, Array], n_rows: int) -> sp.csr_array:
         raise ValueError(f"dual_data is {data.dtype} {data.shape}")
     if n_samples.ndim or not is_count(n_samples.item()):
         raise ValueError(f"n_samples is {n_samples!s:.50}")
-    check_indptr(indptr, n_rows, len(data))
-    check_indices(indices, n_samples.item())
     with np.errstate(over="ignore", invalid="ignore"):
         if not np.isfinite(data @ data):
             raise ValueError("its dual variables are not finite, or too large to compute with")
-    return sp.csr_array((data, indices, indptr), shape=(n_rows, n_samples.item()))
+    return checked_csr(data, indices, indptr, (n_rows, n_samples.item()))
 
 
 def _number(value: object) -> object:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,33 +37,34 @@ def write_proof(
 ) -> None:
     """Write a proof, which appears complete or not at all, with one problem in memory at a time."""
     with atomic_file(path, force=force) as file:
-        _line(file, "dualsweep-proof", FORMAT)
-        for name, words in about.items():
-            _line(file, name, *([words] if words else []))
-        _line(file, "C", repr(C))
-        other = np.flatnonzero(cost != C)
-        _section(file, "costs", other, cost[other])
-        for problem in problems:
-            _line(file, "problem", problem.number)
-            _line(file, "primal", repr(problem.primal))
-            _line(file, "dual", repr(problem.dual))
-            vectors = zip(problem.coef, problem.intercept.tolist(), problem.duals, strict=True)
-            for m, (w, b, duals) in enumerate(vectors):
-                _line(file, "vector", m)
-                _line(file, "intercept", repr(b))
-                columns = np.flatnonzero(w)
-                _section(file, "weights", columns, w[columns])
-                _section(file, "duals", *duals)
-        _line(file, "end")
+        for text in _texts(about, C, cost, problems):
+            file.write(text.encode("ascii"))
 
 
-def _line(file: IO[bytes], *words: object) -> None:
-    file.write(" ".join(map(str, words)).encode("ascii") + b"\n")
+def _texts(
+    about: dict[str, str], C: float, cost: Array, problems: Iterable[ProvenProblem]
+) -> Iterator[str]:
+    """Yield the text of a proof, some lines at a time."""
+    yield f"dualsweep-proof {FORMAT}\n"
+    for name, words in about.items():
+        yield f"{name} {words}\n" if words else f"{name}\n"
+    yield f"C {C!r}\n"
+    other = np.flatnonzero(cost != C)
+    yield from _section("costs", other, cost[other])
+    for problem in problems:
+        yield f"problem {problem.number}\nprimal {problem.primal!r}\ndual {problem.dual!r}\n"
+        vectors = zip(problem.coef, problem.intercept.tolist(), problem.duals, strict=True)
+        for m, (w, b, duals) in enumerate(vectors):
+            yield f"vector {m}\nintercept {b!r}\n"
+            columns = np.flatnonzero(w)
+            yield from _section("weights", columns, w[columns])
+            yield from _section("duals", *duals)
+    yield "end\n"
 
 
-def _section(file: IO[bytes], name: str, places: Array, values: Array) -> None:
-    _line(file, name, len(places))
+def _section(name: str, places: Array, values: Array) -> Iterator[str]:
+    yield f"{name} {len(places)}\n"
     for start in range(0, len(places), LINES):
         some = slice(start, start + LINES)
         pairs = zip(places[some].tolist(), values[some].tolist(), strict=True)
-        file.write("".join([f"{place} {value!r}\n" for place, value in pairs]).encode("ascii"))
+        yield "".join([f"{place} {value!r}\n" for place, value in pairs])

@@ -1,8 +1,8 @@
 """What a proof claims of a model: bounds on both objectives that hold in exact arithmetic.
 
-The weights and dual variables of a proof are numbers as they are, wherever they come from. So are
-the bounds: nothing is taken over from a certificate. Slacks and weighted sums of rows are computed
-in twice the precision of floats, and everything else is rounded outwards.
+A proof takes weights and dual variables as they are, wherever they come from, and nothing from a
+certificate. Slacks and weighted sums of rows are computed in twice the precision of floats, and
+everything else is rounded outwards.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import scipy.sparse as sp
 
 from .. import _tuning
 from ..kernels.products import PRODUCT_ERROR, add_responses, add_weighted_rows
-from ..losses import LOSSES, REGRESSION_LOSSES, Box, Loss, of_numpy
+from ..losses import LOSSES, REGRESSION_LOSSES, Box, Loss
 from ..rows.blocks import Blocks
+from .formulations import clipped
 
 # Twice `PRODUCT_ERROR`: the other half is for the few operations on its results.
 ERROR = 2.0 * PRODUCT_ERROR
@@ -100,9 +101,7 @@ def binary_duals(alpha: Any, sign: Any, cost: Any, loss: Loss, free: bool) -> An
     With a free intercept ``sum_i sign_i a_i`` is exactly 0: dual variables become multiples of a
     power of two, and the largest ones on the side that has more make up for the difference.
     """
-    used, feasible = np.flatnonzero(cost > 0), np.zeros(len(cost))
-    lower, upper = of_numpy(loss).bounds(cost[used])
-    feasible[used] = np.clip(alpha[used], lower, upper)
+    feasible = clipped(alpha, cost, loss)
     if not (free and feasible.any()):
         return feasible
     unit = max(frexp(np.abs(feasible).max())[1] - 53, -1074)
@@ -121,12 +120,10 @@ def binary_duals(alpha: Any, sign: Any, cost: Any, loss: Loss, free: bool) -> An
 
 def joint_duals(signed: Any, codes: Any, cost: Any, joint: str) -> Duals:
     """Return feasible dual variables near signed ones of a model, all classes at once."""
+    found = signed.tocoo()
     if signed.shape[0] == 1:
-        found = signed.tocoo()
-        rows, columns = found.col, 1 - codes[found.col]
-        values = 0.5 * np.abs(found.data)
+        rows, columns, values = found.col, 1 - codes[found.col], 0.5 * np.abs(found.data)
     else:
-        found = signed.tocoo()
         chosen = found.data < 0
         rows, columns, values = found.col[chosen], found.row[chosen], -found.data[chosen]
     values = np.minimum(values, cost[rows])
@@ -162,12 +159,12 @@ def bounds_of(problem: Statement, sign: Any, vectors: Vectors, duals: Duals) -> 
     try:
         with np.errstate(all="ignore"):
             losses, sums = _scan(problem, sign, vectors, duals)
-            primal = _half_square(np.abs(vectors.coef)) + _above(losses)
+            primal = _half_square(np.abs(vectors.coef)) + _sum_rounded_up(losses)
             if problem.bias:
                 squares = sum(Fraction(b) ** 2 for b in vectors.intercept.tolist())
                 primal += squares / (2 * Fraction(problem.bias) ** 2)
-            dual = _linear(problem, duals) - _half_square(sums)
-            dual -= _of_constant(problem, sign, duals)
+            dual = _linear_terms(problem, duals) - _half_square(sums)
+            dual -= _constant_term(problem, sign, duals)
         return _rounded(primal, np.inf), _rounded(dual, -np.inf)
     except (OverflowError, ValueError) as error:  # of fsum and Fraction: infinity or NaN
         raise ValueError(
@@ -177,7 +174,7 @@ def bounds_of(problem: Statement, sign: Any, vectors: Vectors, duals: Duals) -> 
 
 
 def _scan(problem: Statement, sign: Any, vectors: Vectors, duals: Duals) -> tuple[list[float], Any]:
-    """Return what rows lose at most, and the size of weighted sums of rows at most."""
+    """Return upper bounds on the losses of rows, and on the sizes of their weighted sums."""
     n_features, k = problem.X.shape[1], problem.n_vectors
     w, values = np.ascontiguousarray(vectors.coef.T), duals.values
     if problem.joint is None:
@@ -192,11 +189,11 @@ def _scan(problem: Statement, sign: Any, vectors: Vectors, duals: Duals) -> tupl
         add_responses(*arrays, w, *scores)
         cost = problem.cost[rows]
         if problem.joint is None:
-            share = _lost(problem, rows, sign[rows], scores[:, :, 0])
+            share = _single_losses(problem, rows, sign[rows], scores[:, :, 0])
             own = np.full(len(cost), -1)
         else:
             own = problem.codes[rows]
-            share = _lost_to_others(problem.joint, own, scores)
+            share = _joint_losses(problem.joint, own, scores)
         used = cost > 0
         losses += np.nextafter(cost[used] * share[used], np.inf).tolist()
         starts = np.searchsorted(duals.rows, np.arange(start, rows.stop + 1))
@@ -204,8 +201,8 @@ def _scan(problem: Statement, sign: Any, vectors: Vectors, duals: Duals) -> tupl
     return losses, np.abs(sums[0] + sums[1]) * (1.0 + ERROR) + ERROR * sums[2]
 
 
-def _lost(problem: Statement, rows: slice, sign: Any, scores: Any) -> Any:
-    """Return the losses of rows at cost 1, or a little more."""
+def _single_losses(problem: Statement, rows: slice, sign: Any, scores: Any) -> Any:
+    """Return upper bounds on the losses of rows at cost 1, for one vector of weights."""
     target = np.ones(len(sign)) if problem.target is None else problem.target[rows]
     slack, rest = _two_sum(target, -sign * scores[0])
     rest -= sign * scores[1]
@@ -218,8 +215,8 @@ def _lost(problem: Statement, rows: slice, sign: Any, scores: Any) -> Any:
     return np.nextafter(size * size, np.inf) if loss.diag else size
 
 
-def _lost_to_others(joint: str, own: Any, scores: Any) -> Any:
-    """Return the losses of rows at cost 1, or a little more, all classes at once."""
+def _joint_losses(joint: str, own: Any, scores: Any) -> Any:
+    """Return upper bounds on the losses of rows at cost 1, for all classes at once."""
     places = np.arange(len(own)), own
     high, low, error = scores
     t, rest = _two_sum(high, -high[places][:, None])
@@ -236,8 +233,8 @@ def _lost_to_others(joint: str, own: Any, scores: Any) -> Any:
     return t.sum(axis=1) * (1.0 + ERROR * t.shape[1])
 
 
-def _linear(problem: Statement, duals: Duals) -> Fraction:
-    """Return a lower bound on the part of the dual objective that needs no rows."""
+def _linear_terms(problem: Statement, duals: Duals) -> Fraction:
+    """Return a lower bound on the terms of the dual objective that need no rows."""
     a, loss, cost = duals.values, problem.loss, problem.cost[duals.rows]
     total = Fraction(0)
     if problem.target is None:
@@ -248,15 +245,15 @@ def _linear(problem: Statement, duals: Duals) -> Fraction:
         add_responses(target, np.arange(n), np.array([0, n]), a[:, None], *sums)
         high, low, error = map(Fraction, sums[:, 0, 0].tolist())
         total += high + low - Fraction(PRODUCT_ERROR) * error
-        total -= Fraction(loss.kink) * _above(np.abs(a).tolist())
+        total -= Fraction(loss.kink) * _sum_rounded_up(np.abs(a).tolist())
     if loss.diag and problem.joint is None:
         quotients = np.nextafter(np.nextafter(a * a, np.inf) / cost, np.inf)
-        total -= _above(quotients.tolist()) * Fraction(loss.diag) / 2
+        total -= _sum_rounded_up(quotients.tolist()) * Fraction(loss.diag) / 2
     return total
 
 
-def _of_constant(problem: Statement, sign: Any, duals: Duals) -> Fraction:
-    """Return what the constant feature takes from the dual objective, or a little more."""
+def _constant_term(problem: Statement, sign: Any, duals: Duals) -> Fraction:
+    """Return an upper bound on what the constant feature takes from the dual objective."""
     if not problem.bias:
         return Fraction(0)
     rows, columns, values = duals
@@ -273,12 +270,12 @@ def _of_constant(problem: Statement, sign: Any, duals: Duals) -> Fraction:
 
 
 def _half_square(sizes: Any) -> Fraction:
-    """Return half the sum of squares, or a little more."""
-    return _above(np.nextafter(sizes * sizes, np.inf)[sizes != 0.0].tolist()) / 2
+    """Return an upper bound on half the sum of squares."""
+    return _sum_rounded_up(np.nextafter(sizes * sizes, np.inf)[sizes != 0.0].tolist()) / 2
 
 
-def _above(numbers: list[float]) -> Fraction:
-    """Return the sum of numbers that are not negative, or a little more."""
+def _sum_rounded_up(numbers: list[float]) -> Fraction:
+    """Return an upper bound on the sum of numbers that are not negative."""
     return Fraction(float(np.nextafter(fsum(numbers), np.inf))) if numbers else Fraction(0)
 
 
@@ -305,8 +302,7 @@ def _pieces(X: Any, width: int) -> Iterator[tuple[int, sp.csr_array]]:
     """
     if isinstance(X, Blocks):
         for b in range(len(X.block_bytes)):
-            block = X.read(b)[0]
-            for start, piece in _pieces(block, width):
+            for start, piece in _pieces(X.read(b)[0], width):
                 yield int(X.starts[b]) + start, piece
         return
     n, start = X.shape[0], 0
@@ -315,14 +311,8 @@ def _pieces(X: Any, width: int) -> Iterator[tuple[int, sp.csr_array]]:
     while start < n:
         stop = int(np.searchsorted(indptr, indptr[start] + _tuning.PROOF_PIECE, "right")) - 1
         stop = min(max(stop, start + 1), start + most, n)
-        if sp.issparse(X):
-            part = slice(indptr[start], indptr[stop])
-            arrays = X.data[part].copy(), X.indices[part].copy()
-            starts = indptr[start : stop + 1] - indptr[start]
-            piece = sp.csr_array((*arrays, starts), shape=(stop - start, X.shape[1]))
-            piece.sum_duplicates()
-            piece.eliminate_zeros()
-        else:
-            piece = sp.csr_array(X[start:stop])
+        piece = sp.csr_array(X[start:stop], copy=True)
+        piece.sum_duplicates()
+        piece.eliminate_zeros()
         yield start, piece.astype(np.float64)
         start = stop

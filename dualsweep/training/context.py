@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
+from .._interrupt import DeferredInterrupt
 from .._threads import Workers, count_threads, one_blas_thread
 from ..problems.result import Progress, Result
-from .interrupt import DeferredInterrupt
 from .progress import Bars, announce_compilation, suggest_warm_up
 
 
@@ -35,26 +35,10 @@ class Watcher:
 class Context:
     """Interrupts, threads, the limit of BLAS, progress and who watches, as a ``with`` block.
 
-    Ctrl-C inside the block is noted, `stop` tells, and it is delivered when the block ends: by then
-    there is a model. Whatever the block changes about the process is as before when the last of
-    several that overlap has ended.
-
-    Parameters
-    ----------
-    n_jobs : int, default=1
-        Threads, by joblib's rules.
-    verbose : bool, default=False
-        Whether to announce compilation and show progress.
-    tol : float, default=1e-3
-        The end of progress.
-    steps : int, default=1
-        How many trainings there are, one after the other.
-    watcher : Watcher, default=None
-        Who else watches.
-    stop : callable, default=None
-        Returns whether to end with what there is; by default after Ctrl-C.
-    suggest : bool, default=True
-        Whether to say, should kernels compile for long, how to have that done ahead.
+    Ctrl-C inside the block is noted, which `stop` returns, and delivered when the block ends: by
+    then there is a model. When the last of several overlapping blocks has ended, the process is as
+    it was. `n_jobs` follows joblib's rules. Progress goes to `tol`, in `steps` trainings one after
+    the other. `suggest` is whether to suggest compiling ahead if kernels compile for long.
     """
 
     def __init__(
@@ -72,17 +56,16 @@ class Context:
         self.verbose, self.tol, self.suggest = verbose, tol, suggest
         self.bars = Bars(tol, show=verbose, steps=steps)
         self.watcher = Watcher() if watcher is None else watcher
-        self.interrupt = DeferredInterrupt()
-        self._stop = stop
+        interrupt = self._interrupt = DeferredInterrupt()
+        self.deliver = interrupt.deliver  # lets a noted Ctrl-C do now what it would have done
+        self.stop = stop or (lambda: interrupt.requested)  # returns whether to end
 
     def __enter__(self) -> Context:
         self._stack = ExitStack()
-        self._stack.enter_context(announce_compilation(self.verbose))
-        if self.suggest:
-            self._stack.enter_context(suggest_warm_up())
-        self._stack.enter_context(self.interrupt)
-        self._stack.enter_context(one_blas_thread())
-        self._stack.enter_context(self.workers)
+        suggestion = suggest_warm_up() if self.suggest else nullcontext()
+        parts = announce_compilation(self.verbose), suggestion, self._interrupt, one_blas_thread()
+        for part in (*parts, self.workers):
+            self._stack.enter_context(part)
         self._stack.callback(lambda: self.bars.close())
         return self
 
@@ -90,14 +73,6 @@ class Context:
         self._stack.close()
         if kind is None:
             self.deliver()
-
-    def stop(self) -> bool:
-        """Return whether to end with what there is."""
-        return self.interrupt.requested if self._stop is None else self._stop()
-
-    def deliver(self) -> None:
-        """Let Ctrl-C do now what it would have done."""
-        self.interrupt.deliver()
 
     def give_up(self) -> None:
         """After Ctrl-C, when there is nothing to keep: let it do what it would have done."""
@@ -123,13 +98,12 @@ class Context:
 
     def epoch(self, p: int, progress: Progress) -> bool:
         """Tell of a sweep or Newton step; return whether to stop the problem."""
-        if self.bars.shown:
-            self.bars.update(p, progress.epoch, progress.relative_gap, progress.active)
+        self.bars.update(p, progress)
         return self.watcher.epoch(p, progress)
 
     def end(self, p: int, result: Result) -> None:
         """Tell of the end of a problem."""
-        if self.bars.shown:
-            active, ended = int(result.history["active"][-1]), result.n_iter > 0
-            self.bars.update(p, result.n_iter, result.relative_gap, active, ended=ended)
+        active = int(result.history["active"][-1])
+        last = Progress(result.n_iter, result.relative_gap, active, result.w)
+        self.bars.update(p, last, ended=result.n_iter > 0)
         self.watcher.end(p, result)

@@ -8,9 +8,9 @@ not a formulation's business: it is given rows, all of them or a part (see `dual
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -53,14 +53,7 @@ class LabelledRows:
 class Formulation(ABC):
     """How labelled rows become problems, and their solutions a model.
 
-    Parameters
-    ----------
-    settings : Settings
-        What to train.
-    classes : array or None
-        The classes, if there are any.
-    class_weight : dict, "balanced" or None
-        What C is multiplied by, per class.
+    `classes` is None for regression; `class_weight` is what C is multiplied by, per class.
     """
 
     names: list[str]  # of the problems
@@ -78,12 +71,12 @@ class Formulation(ABC):
 
     def encode(self, y: Array) -> Array:
         """Return labels as numbers of classes, or as targets."""
-        return class_codes(y, self.classes)  # type: ignore[no-any-return]
+        return class_codes(y, self.classes)
 
     def costs(self, labels: Array, weight: Array | None, all_rows: bool = True) -> Array:
         """Return ``C_i = C * sample_weight_i * class_weight[y_i]``; see `row_costs`."""
         given = self.settings.C, self.class_weight, self.classes
-        return row_costs(*given, labels, weight, all_rows)  # type: ignore[no-any-return]
+        return row_costs(*given, labels, weight, all_rows)
 
     @abstractmethod
     def problem(self, p: int, rows: LabelledRows) -> Problem:
@@ -124,21 +117,17 @@ class Formulation(ABC):
         return []
 
 
-class OneVersusRest(Formulation):
-    """A binary problem per class; for two classes, only the second against the first."""
+class SingleVectors(Formulation):
+    """Problems of one vector of weights each."""
 
     def __init__(self, settings: Settings, classes: Any, class_weight: Any) -> None:
         super().__init__(settings, classes, class_weight)
-        self.loss = LOSSES[settings.loss]
+        self.loss = loss_named(settings.loss, settings.epsilon)
         self.kind = FreeProblem if settings.free_intercept else BinaryProblem
-        self.positives = [1] if len(classes) == 2 else list(range(len(classes)))
-        self.names = [f"class {classes[k]}" for k in self.positives]
 
-    def signs(self, p: int, codes: Array) -> Array:
-        """Return 1 for rows of the class of the p-th problem and -1 for others."""
-        y = np.empty(len(codes))
-        fill_labels(codes, self.positives[p], y)
-        return y
+    @abstractmethod
+    def signs(self, p: int, labels: Array) -> Array:
+        """Return what the responses of rows are multiplied by in the p-th problem: 1 or -1."""
 
     def problem(self, p: int, rows: LabelledRows) -> BinaryProblem:
         return self.kind(
@@ -147,11 +136,30 @@ class OneVersusRest(Formulation):
             y=self.signs(p, rows.labels),
             cost=rows.cost,
             loss=self.loss,
+            target=1.0 if self.classes is not None else rows.labels,
             candidates=rows.candidates,
         )
 
     def near(self, p: int, rows: LabelledRows, duals: Sparse) -> Array:
         return clipped(duals[[p]].toarray()[0] * self.signs(p, rows.labels), rows.cost, self.loss)
+
+    def problem_weights(self, p: int, weights: Array) -> Array:
+        return weights[p]  # type: ignore[no-any-return]
+
+
+class OneVersusRest(SingleVectors):
+    """A binary problem per class; for two classes, only the second against the first."""
+
+    def __init__(self, settings: Settings, classes: Any, class_weight: Any) -> None:
+        super().__init__(settings, classes, class_weight)
+        self.positives = [1] if len(classes) == 2 else list(range(len(classes)))
+        self.names = [f"class {classes[k]}" for k in self.positives]
+
+    def signs(self, p: int, labels: Array) -> Array:
+        """Return 1 for rows of the class of the p-th problem and -1 for others."""
+        y = np.empty(len(labels))
+        fill_labels(labels, self.positives[p], y)
+        return y
 
     def signed(self, rows: LabelledRows, alphas: Sequence[Array], first: int = 0) -> Sparse:
         starts = np.cumsum([0, *map(count_support, alphas)])
@@ -179,15 +187,12 @@ class OneVersusRest(Formulation):
             copy_nonzero(w[:-1], row)
         return coef, np.array([w[-1] for w in ws], dtype=np.float64)
 
-    def problem_weights(self, p: int, weights: Array) -> Array:
-        return weights[p]  # type: ignore[no-any-return]
-
     def fill_in(self, results: list[Result], costs: Array, n_rows: int) -> list[int]:
-        """Let classes that were not begun score as often as they come up, in place.
+        """Give classes that were not begun a score that fits their frequency, in place.
 
-        A score s for every row, by the constant feature alone, has the least squared loss where it
-        is the mean label, shrunk. (The score of no weights, 0, would be above those of nearly all
-        classes that have been trained.)
+        The constant feature alone gives every row the same score. Its squared loss is least at the
+        mean label, shrunk. (Without weights the score would be 0, above those of nearly all classes
+        that have been trained.)
         """
         idle = [p for p, r in enumerate(results) if not (r.converged or r.n_iter or r.w.any())]
         if len(results) == 1 or not self.bias:
@@ -204,7 +209,7 @@ class OneVersusRest(Formulation):
         return []
 
     def give(self, result: Result, w: Array, slack: Array, error: Any, cost: Array) -> None:
-        """Put weights into a result whose dual variables are 0, and prove nothing but P of them.
+        """Put weights into a result whose dual variables are 0; its certificate is P alone.
 
         Slacks are off by `error` at most. The loss is least where the slack is 0.
         """
@@ -224,16 +229,15 @@ class AllAtOnce(Formulation):
 
     together = True
 
-    def __init__(
-        self, settings: Settings, classes: Any, class_weight: Any, *, crammer_singer: bool
-    ) -> None:
+    def __init__(self, settings: Settings, classes: Any, class_weight: Any) -> None:
         super().__init__(settings, classes, class_weight)
         if settings.free_intercept:
             raise ValueError(
                 f"intercept='free' is not available with multi_class={settings.multi_class!r}. Use "
                 "multi_class='ovr', or intercept='penalized'."
             )
-        self.crammer_singer, self.loss = crammer_singer, LOSSES["hinge"]
+        self.crammer_singer = settings.multi_class == "crammer_singer"
+        self.loss = LOSSES["hinge"]
         self.names = [f"{len(classes)} classes"]
 
     def problem(self, p: int, rows: LabelledRows) -> MulticlassProblem:
@@ -286,42 +290,26 @@ class AllAtOnce(Formulation):
         return W[:, :-1].astype(np.float64, order="C"), W[:, -1].astype(np.float64)
 
     def problem_weights(self, p: int, weights: Array) -> Array:
-        if len(weights) == 1:  # of all with this difference, those of the smallest norm
+        if len(weights) == 1:  # the smallest weights with this difference
             weights = np.concatenate([-0.5 * weights, 0.5 * weights])
         return weights.T
 
 
-class Regression(Formulation):
-    """A single problem, whose rows have a target each to come close to."""
+class Regression(SingleVectors):
+    """One problem, in which each row has a target."""
 
+    names = ["regression"]  # noqa: RUF012
     n_weight_rows = 1
-
-    def __init__(self, settings: Settings, classes: Any = None, class_weight: Any = None) -> None:
-        super().__init__(settings, None, None)
-        self.loss = loss_named(settings.loss, settings.epsilon)
-        self.kind = FreeProblem if settings.free_intercept else BinaryProblem
-        self.names = ["regression"]
 
     def encode(self, y: Array) -> Array:
         return as_targets(y)
 
     def costs(self, labels: Array, weight: Array | None, all_rows: bool = True) -> Array:
         codes = np.zeros(len(labels), np.int64)
-        return row_costs(self.settings.C, None, np.zeros(1), codes, weight, all_rows)  # type: ignore[no-any-return]
+        return row_costs(self.settings.C, None, np.zeros(1), codes, weight, all_rows)
 
-    def problem(self, p: int, rows: LabelledRows) -> BinaryProblem:
-        return self.kind(
-            passes=rows.passes,
-            sqnorm=rows.sqnorm,
-            y=np.ones(len(rows.labels)),
-            cost=rows.cost,
-            loss=self.loss,
-            target=rows.labels,
-            candidates=rows.candidates,
-        )
-
-    def near(self, p: int, rows: LabelledRows, duals: Sparse) -> Array:
-        return clipped(duals.toarray()[0], rows.cost, self.loss)
+    def signs(self, p: int, labels: Array) -> Array:
+        return np.ones(len(labels))
 
     def signed(self, rows: LabelledRows, alphas: Sequence[Array], first: int = 0) -> Sparse:
         return sp.csr_array(alphas[0][None, :])
@@ -333,14 +321,11 @@ class Regression(Formulation):
         w = ws[0].astype(np.float64, copy=False)
         return w[:-1], w[-1:]
 
-    def problem_weights(self, p: int, weights: Array) -> Array:
-        return weights[p]  # type: ignore[no-any-return]
 
-
-FORMULATIONS: dict[str, Callable[..., Formulation]] = {
+FORMULATIONS: dict[str, type[OneVersusRest | AllAtOnce]] = {
     "ovr": OneVersusRest,
-    "crammer_singer": partial(AllAtOnce, crammer_singer=True),
-    "weston_watkins": partial(AllAtOnce, crammer_singer=False),
+    "crammer_singer": AllAtOnce,
+    "weston_watkins": AllAtOnce,
 }
 
 
@@ -349,7 +334,7 @@ def formulation_of(
 ) -> Formulation:
     """Return the formulation that settings ask for."""
     if settings.loss in REGRESSION_LOSSES:
-        return Regression(settings)
+        return Regression(settings, None, None)
     return FORMULATIONS[settings.multi_class](settings, classes, class_weight)
 
 
@@ -362,7 +347,7 @@ def clipped(alpha: Array, cost: Array, loss: Loss) -> Array:
 
 
 def as_targets(y: Array) -> Array:
-    """Return y in float64; ValueError unless it is numbers to come close to."""
+    """Return targets in float64; raise ValueError if they are not finite numbers."""
     if y.dtype.kind not in "fiub":
         raise ValueError(f"Targets of regression must be numbers, but y has {y[:1].tolist()}.")
     if not np.isfinite(y).all():

@@ -132,7 +132,7 @@ class OfClasses(Parameters):
         'trains fastest; "hinge" minds wrong labels less; "squared" is least squares.',
         identifies=True,
         metavar="LOSS",
-        help="Loss of one-versus-rest",
+        help="Loss of one-versus-rest: {choices}.",
     )
     multi_class: str = parameter(
         "ovr",
@@ -146,7 +146,8 @@ class OfClasses(Parameters):
         "and the objective ``1/4 |coef_|^2 + sum_i C_i loss_i`` is half the binary one.",
         identifies=True,
         metavar="FORMULATION",
-        help="For more than two classes",
+        help="For more than two classes: {choices}. The last two have a loss of their own and "
+        "ignore --loss; on badly scaled data ovr is faster.",
     )
     class_weight: ClassWeight = parameter(
         None,
@@ -172,7 +173,7 @@ class OfTargets(Parameters):
         "first minds outliers less; the second trains faster.",
         identifies=True,
         metavar="LOSS",
-        help="Loss of regression",
+        help="Loss of regression: {choices}.",
     )
     epsilon: float = parameter(
         0.0,
@@ -235,7 +236,7 @@ class Training(Parameters):
         "those of the papers, to compare with.",
         identifies=True,
         metavar="SCHEDULE",
-        help="Order in which sweeps visit rows",
+        help="Order in which sweeps visit rows: {choices}. All lead to the same optimum.",
     )
     random_state: Any = parameter(
         None,
@@ -263,7 +264,7 @@ class InOneProcess(Parameters):
         "scaled ones, large C. Change it to compare methods.",
         identifies=False,
         metavar="SOLVER",
-        help="Method: sweeps of coordinate descent, Newton steps, or both as they pay",
+        help="Method: sweeps of coordinate descent, Newton steps, or both as they pay: {choices}.",
     )
     intercept: str = parameter(
         "penalized",
@@ -276,7 +277,7 @@ class InOneProcess(Parameters):
         "regression, two classes and one-versus-rest, in memory.",
         identifies=True,
         metavar="INTERCEPT",
-        help="Whether the intercept counts in the penalty",
+        help="Whether the intercept counts in the penalty: {choices}.",
     )
     memory_limit: int | None = parameter(
         None,

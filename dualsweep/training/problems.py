@@ -25,23 +25,10 @@ class Data(Protocol):
 
 
 class Problems(ABC):
-    """The problems of a training in one placement.
-
-    Parameters
-    ----------
-    formulation : Formulation
-        How labels become problems, and solutions a model.
-    n_rows : int
-        Rows of X.
-    """
+    """The problems of a training in one placement."""
 
     def __init__(self, formulation: Formulation, n_rows: int) -> None:
-        self.formulation, self.n_rows = formulation, n_rows
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the problems."""
-        return self.formulation.names
+        self.formulation, self.n_rows, self.names = formulation, n_rows, formulation.names
 
     def fits(self, duals: Any) -> bool:
         """Return whether signed dual variables are of as many rows, and finite."""
@@ -87,13 +74,13 @@ class SeparateProblems(Problems):
     def problem(self, p: int) -> Any:
         """Return the p-th problem."""
 
-    @abstractmethod
     def start(self, p: int, duals: Any) -> Start:
-        """Return where to start near signed dual variables of some model."""
+        """Return where to start near signed dual variables of some model; cold by default."""
+        return Start()
 
-    @abstractmethod
     def start_from(self, p: int, problem: Any, before: Any) -> Start:
-        """Return where to start the p-th problem from the model of the same data for another C."""
+        """Return where to start from the model of the same data for another C; cold by default."""
+        return Start()
 
     def saving(self, p: int) -> Saving | None:
         """Return how the state of the p-th problem is kept, if it is."""

@@ -1,4 +1,4 @@
-"""What a training shows while it runs."""
+"""What a training shows while it runs, and what to say of a model that has not converged."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from typing import Any
+
+import numpy as np
 
 from .. import _tuning
 from .._clock import seconds_compiling
 from .._jit import on_compilation
+from ..kernels.certificate import relative
+from ..problems.result import Progress
 
 logger = logging.getLogger("dualsweep")
 
@@ -20,30 +25,30 @@ _suggested = False  # whether they were, in this process
 
 
 @contextmanager
-def announce_compilation(show: bool) -> Iterator[None]:
-    """Say once, should a kernel have to be compiled inside the ``with`` block, that it is."""
-    said = False
-
-    def say() -> None:
-        nonlocal said
-        if not said:
-            said = True
-            from rich.console import Console
-
-            Console().print("Compiling kernels for this kind of data ...")
-
-    if show:
-        on_compilation.append(say)
+def on_each_compilation(tell: Callable[[], None]) -> Iterator[None]:
+    """Call a function before each kernel that is compiled inside the ``with`` block."""
+    on_compilation.append(tell)
     try:
         yield
     finally:
-        if show:
-            on_compilation.remove(say)
+        on_compilation.remove(tell)
+
+
+def announce_compilation(show: bool) -> AbstractContextManager[None]:
+    """Say once that kernels compile, if one does inside the ``with`` block."""
+
+    @cache  # once
+    def say() -> None:
+        from rich.console import Console
+
+        Console().print("Compiling kernels for this kind of data ...")
+
+    return on_each_compilation(say) if show else nullcontext()
 
 
 @contextmanager
 def suggest_warm_up() -> Iterator[None]:
-    """Say once per process, if a ``with`` block compiles for long, how to have that done ahead."""
+    """Suggest `dualsweep warm-up`, once per process, if the ``with`` block compiles for long."""
     before, compiles = seconds_compiling(), False
 
     def look() -> None:
@@ -53,11 +58,10 @@ def suggest_warm_up() -> Iterator[None]:
         if seconds > _tuning.LONG_COMPILATION:
             _suggest(seconds)
 
-    on_compilation.append(look)
     try:
-        yield
+        with on_each_compilation(look):
+            yield
     finally:
-        on_compilation.remove(look)
         if compiles:
             look()
 
@@ -95,7 +99,7 @@ class Bars:
 
     @property
     def shown(self) -> bool:
-        """Whether anybody sees them."""
+        """Whether there is anything on the screen."""
         return self.display is not None
 
     def open(self, names: list[str], what: str) -> None:
@@ -104,17 +108,20 @@ class Bars:
             self.completed, self.what = [0.0] * len(names), what
             self.many = len(names) > self.HANDFUL
             shown = [what] if self.many else names
-            total = self.steps * (len(names) if self.many else 1)
-            self.tasks = [self.display.add_task(name, total=total, note="") for name in shown]
+            self.tasks = [
+                self.display.add_task(name, total=self._total(), note="") for name in shown
+            ]
             self.display.start()
 
     def extend(self, steps: int) -> None:
-        """Let every problem have at least so many steps."""
+        """Give every problem at least this number of steps."""
         if steps > self.steps and self.completed:
             self.steps = steps
-            total = self.steps * (len(self.completed) if self.many else 1)
             for task in self.tasks:
-                self.display.update(task, total=total)
+                self.display.update(task, total=self._total())
+
+    def _total(self) -> int:
+        return self.steps * (len(self.completed) if self.many else 1)
 
     def close(self) -> None:
         """Leave the bars as they are."""
@@ -129,9 +136,7 @@ class Bars:
     def update(
         self,
         problem: int,
-        epoch: int,
-        relative_gap: float,
-        active: int,
+        progress: Progress,
         step: float | None = None,
         share: float = 1.0,
         label: str | None = None,
@@ -140,37 +145,62 @@ class Bars:
         """Move the bar of a problem, on its way from `step` to ``step + share``."""
         if self.display is None:
             return
+        epoch, gap, active = progress[:3]
         done = 1.0
-        if relative_gap > self.tol and not ended:
-            done = max(math.log(min(relative_gap, 1.0)) / math.log(self.tol), 0.0)
+        if gap > self.tol and not ended:
+            done = max(math.log(min(gap, 1.0)) / math.log(self.tol), 0.0)
         self.completed[problem] = (self.step if step is None else step) + share * done
         if self.many:
             n_done = sum(completed >= self.steps for completed in self.completed)
             note = f"{n_done} of {len(self.completed)} {self.what} done"
             self.display.update(self.tasks[0], completed=sum(self.completed), note=note)
             return
-        note = f"gap {relative_gap:.1e} / {self.tol:.0e}  epoch {epoch}  {active:,} rows active"
-        self.display.update(
-            self.tasks[problem],
-            completed=self.completed[problem],
-            note=(self.label if label is None else label) + note,
-        )
+        note = self.label if label is None else label
+        note += f"gap {gap:.1e} / {self.tol:.0e}  epoch {epoch}  {active:,} rows active"
+        self.display.update(self.tasks[problem], completed=self.completed[problem], note=note)
 
 
 def _rich_progress() -> Any:
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
+    from rich import progress as rich
+
+    return rich.Progress(
+        rich.TextColumn("{task.description}"),
+        rich.BarColumn(bar_width=20),
+        rich.TextColumn("{task.fields[note]}"),
+        rich.TimeElapsedColumn(),
+        rich.TextColumn("left:"),
+        rich.TimeRemainingColumn(),
     )
 
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
-    )
+
+def shortfall(model: Any) -> str:
+    """Say how far a fitted model is from `tol`, what that proves, and how many classes are."""
+    gap = model.relative_gap_
+    relation = "<=" if model.converged_ else ">"
+    text = f"relative duality gap {gap:.1e} {relation} tol {model.tol:.1e}"
+    text += f" after {model.n_iter_} epoch{'s' * (model.n_iter_ != 1)}"
+    last = model.history_[np.flatnonzero(np.diff(model.history_["problem"], append=-1))]
+    several = len(last) > 1
+    if several:
+        text += f": {_classes(last, model.tol)}"
+    if gap >= 0.9:
+        return text if several else f"{text}; the objective may be far above the optimum"
+    percent = 100 * gap / (1 - gap)
+    most = f"{percent:.2g} %" if percent < 99 else f"{percent:.0f} %"
+    each, its = ("each", "its") if several else ("the", "the")
+    return f"{text}; {each} objective is at most {most} above {its} optimum"
+
+
+def _classes(last: Any, tol: float) -> str:
+    """Say how many classes are at which gap, going by the last certificate of each."""
+    gaps = np.array([*map(relative, last["gap"].tolist(), last["primal"].tolist())])
+    done, begun = gaps <= tol, last["dual"] != 0.0
+    parts = [f"of {len(last)} classes {done.sum()} are at tol"]
+    short = gaps[~done & begun]
+    if len(short):
+        gaps_left = dict.fromkeys(f"{gap:.1e}" for gap in (short.min(), short.max()))
+        parts.append(f"{len(short)} at {' to '.join(gaps_left)}")
+    idle = int((~done & ~begun).sum())
+    if idle:
+        parts.append(f"{idle} were not begun and score by how frequent they are")
+    return ", ".join(parts)

@@ -22,27 +22,14 @@ NORMALISED, LEAST, MOST = 1e-5, 1e-250, 1e100
 
 @np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
 def unit_cost(data: Any, y: Any, settings: Settings) -> float:
-    """Return the cost that all values of C are relative to.
+    """Return the cost that all values of C are relative to, 1 if nothing can be said.
 
     A visit changes the response of row i by up to ``C |x_i|^2``, which is 1 on average at this C:
-    scaling all rows by s divides it by s^2, and changes no model. Where columns are in
-    different units a few make up the length of a row, and it is the length of a row of typical
-    entries that counts. If the slope of the loss does not depend on the residual, the response has
-    to reach the spread of the targets. The constant feature does not count.
-
-    Parameters
-    ----------
-    data : TrainingSet, BlockSet or DeviceSet
-        The rows.
-    y : array
-        Labels or targets.
-    settings : Settings
-        The loss, and whether there is an intercept, around which targets spread.
-
-    Returns
-    -------
-    float
-        The cost, 1 if nothing can be said.
+    scaling all rows by s divides it by s^2, and changes no model. Where columns are in different
+    units, a few of them make up the length of a row; then the length of a row of typical entries
+    counts. If the slope of the loss does not depend on the residual, the response has to reach the
+    spread of the targets, around their mean if there is an intercept. The constant feature does
+    not count.
     """
     weight = np.ones(len(y)) if data.weight is None else data.weight / data.weight.max()
     unit = 1.0 / _squared_length(data, weight)

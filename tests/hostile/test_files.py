@@ -1269,7 +1269,7 @@ def test_headers_of_stores_that_are_none(folder, store, header):
 
 def test_a_header_of_a_gigabyte(folder, store):
     os.truncate("store/header.json", 1 << 30)
-    with at_most(1 << 20), pytest.raises(ValueError, match=r"header\.json is damaged .*more than"):
+    with at_most(1 << 20), pytest.raises(ValueError, match=r"header\.json is damaged: .*more than"):
         open_store(store.path)
 
 
@@ -1324,7 +1324,7 @@ def fit_blocks(store, **options):
         return svc.fit(store, checkpoint="c")
 
 
-ADVICE = r"c/000000\.npz is damaged .*Delete it, or choose another directory"
+ADVICE = r"c/000000\.npz is damaged: .*Delete it, or choose another directory"
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_a_corrupt_structure_is_refused_before_it_is_converted(train):
     X, y = data()
     for layout in ("csc", "coo"):
         sparse = sp.csr_array(X).asformat(layout)
-        indices = sparse.indices if layout == "csc" else sparse.coords[0]
+        indices = sparse.indices if layout == "csc" else sparse.row
         indices[3] = 10**6
         with pytest.raises(ValueError, match="X has a row index outside"):
             train(sparse, y)
@@ -188,7 +188,7 @@ def test_unsorted_and_duplicate_entries_are_the_matrix_they_stand_for(multi_clas
     coo = sp.coo_array(X)
     order = np.random.default_rng(1).permutation(2 * coo.nnz)
     values = np.concatenate([0.25 * coo.data, 0.75 * coo.data])[order]
-    rows, columns = (np.concatenate([places, places])[order] for places in coo.coords)
+    rows, columns = (np.concatenate([places, places])[order] for places in (coo.row, coo.col))
     by_row = np.argsort(rows, kind="stable")
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(X)))])
     twice = sp.csr_array((values[by_row], columns[by_row], indptr), shape=X.shape)

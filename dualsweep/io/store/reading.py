@@ -1,4 +1,4 @@
-"""Stores to read: blocks of rows, mapped or read into memory, and compared with their checksums."""
+"""Read stores: blocks of rows, mapped or read into memory, and compared with their checksums."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..._typing import Array, JsonObject
-from .._checks import check_characters, check_indices, check_indptr
+from .._checks import check_characters, check_indices, check_indptr, damaged
 from .._files import naming
 from .._npz import read_npy_header
-from .format import ARRAYS, CRC, array_file, canonical, read_header
+from .directory import ARRAYS, CRC, array_file, canonical, read_header
 
-MAX_HEADER = 1 << 14  # bytes before the numbers in a file of NumPy; it reads no more than 10,000
+MAX_HEADER = 1 << 14  # bytes before the numbers of a file; NumPy reads no more than 10,000
 
 
 class Checked(NamedTuple):
-    """A file of a block as it was when it was compared with its checksum."""
+    """What is known of a file that was compared with its checksum."""
 
-    version: tuple[int, int, int]  # size, time of change, and inode, which a new file changes
+    version: tuple[int, int, int]  # size, time of change, and inode: a new file has another
     dtype: np.dtype
     start: int  # of the numbers
 
@@ -34,14 +34,14 @@ class Checked(NamedTuple):
 class Store:
     """Rows and labels on disk, in blocks that can be mapped into memory.
 
-    A file is compared with its checksum when it is first used, and again when it has been written
-    to since. That takes 0.4 s for each GB, besides the 0.7 s to read it from the page cache, in the
-    thread that reads; zlib's crc32 does 3.6 GB/s.
+    A file is compared with its checksum when it is first used, and again after it was changed. That
+    takes 0.4 s for each GB, besides 0.7 s to read it from the page cache, in the thread that reads.
 
     Parameters
     ----------
     path : str or Path
-        The directory. Its header and the sizes of its files are checked.
+        The directory. Its header and the sizes of its files are checked now, its blocks when they
+        are used; `verify` checks all of it.
 
     Attributes
     ----------
@@ -98,15 +98,15 @@ class Store:
     def block(self, b: int) -> tuple[sp.csr_array, Array]:
         """Return the rows and labels of block b, mapped into memory and read-only.
 
-        `dualsweep.rows.as_rows` takes the rows without a copy. The first time, all of the block is
-        read for its checksums; whether it stays in memory is up to the system.
+        The first time, all of the block is read for its checksums. The system decides whether it
+        stays in memory.
 
         Parameters
         ----------
         b : int
             Number of the block, from 0.
         """
-        return self._block(b, mapped=True)
+        return self._rows(b, mapped=True)
 
     def read(self, b: int) -> tuple[sp.csr_array, Array]:
         """Return the rows and labels of block b, read into memory.
@@ -116,7 +116,7 @@ class Store:
         b : int
             Number of the block, from 0.
         """
-        return self._block(b, mapped=False)
+        return self._rows(b, mapped=False)
 
     def read_labels(self, b: int) -> Array:
         """Return the labels of block b, read into memory.
@@ -154,7 +154,7 @@ class Store:
                 if watch is not None:
                     watch(done)
 
-    def _block(self, b: int, *, mapped: bool) -> tuple[sp.csr_array, Array]:
+    def _rows(self, b: int, *, mapped: bool) -> tuple[sp.csr_array, Array]:
         data, indices, indptr, y = (self._array(b, name, mapped=mapped) for name in ARRAYS)
         # As arguments of csr_array, int32 indices would be copied to match int64 pointers.
         X = sp.csr_array((len(indptr) - 1, self.shape[1]), dtype=data.dtype)
@@ -178,10 +178,8 @@ class Store:
         if checked is None or checked.version != version:
             if crc32(content.data) != block[name][CRC]:
                 raise ValueError(f"The store is damaged: {path} differs from its checksum.")
-            try:
+            with damaged(f"The store is damaged: {path}"):
                 checked = Checked(version, *self._inspect(name, content, block))
-            except ValueError as error:
-                raise ValueError(f"The store is damaged: {path}: {error}.") from error
             self._checked[path] = checked
         return content[checked.start :].view(checked.dtype)
 
@@ -191,7 +189,7 @@ class Store:
         A checksum proves that a file is as it was written, not that it was written by dualsweep.
         """
         head = BytesIO(content[:MAX_HEADER].tobytes())
-        shape, _, dtype = read_npy_header(head)
+        shape, dtype = read_npy_header(head)
         start = head.tell()
         n: int = block["rows" if name in ("indptr", "y") else "entries"] + (name == "indptr")
         if shape != (n,) or start + n * dtype.itemsize != len(content):
@@ -214,12 +212,9 @@ class Store:
         return dtype, start
 
     def _check_size(self, b: int, name: str, found: int) -> None:
-        expected = self._blocks[b][name]["bytes"]
-        if found != expected:
-            file = array_file(self.path, b, name)
-            raise ValueError(
-                f"The store is damaged: {file} has {found} bytes instead of {expected}."
-            )
+        size, file = self._blocks[b][name]["bytes"], array_file(self.path, b, name)
+        if found != size:
+            raise ValueError(f"The store is damaged: {file} has {found} bytes instead of {size}.")
 
 
 def open_store(path: str | Path) -> Store:
@@ -228,13 +223,7 @@ def open_store(path: str | Path) -> Store:
     Parameters
     ----------
     path : str or Path
-        The directory. Its header and the sizes of its files are checked now, its blocks when they
-        are used; `Store.verify` checks all of it.
-
-    Returns
-    -------
-    Store
-        The store.
+        The directory; see `Store`.
     """
     return Store(path)
 
@@ -242,8 +231,7 @@ def open_store(path: str | Path) -> Store:
 def _pages(n_bytes: int) -> Array:
     """Return memory that goes back to the system as soon as it is unused.
 
-    malloc keeps fragments of freed blocks: reading blocks of 17 MB again and again, it held 382 MB
-    where 200 MB were in use.
+    malloc keeps fragments: after many blocks of 17 MB it held 382 MB, with 200 MB in use.
     """
     if os.name == "nt" or n_bytes == 0:
         return np.empty(n_bytes, np.uint8)

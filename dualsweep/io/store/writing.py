@@ -1,25 +1,23 @@
-"""Stores to write, from arrays or svmlight text."""
+"""Write stores, from arrays or svmlight text."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
-from typing import IO
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ... import _tuning
 from ..._typing import Array, Given, JsonObject
+from .._checks import whole_numbers
 from .._files import synced_file
 from .._npz import without_objects
 from ..svmlight import iter_svmlight
-from .directory import new_store
-from .format import ARRAYS, CRC, FORMAT, HEADER, VERSION, array_file, canonical
+from .directory import ARRAYS, CRC, array_file, new_store, write_header
 from .reading import Store
 
 BLOCK_BYTES = 64 << 20
@@ -34,39 +32,30 @@ def write_store(
     block_bytes: int = BLOCK_BYTES,
     force: bool = False,
 ) -> Store:
-    """Write rows and labels to a store.
+    """Write rows and labels to a store, and open it.
 
     Parameters
     ----------
     path : str or Path
-        The directory to write. It appears complete or not at all. If the process is killed, it
+        The directory to write, which appears complete or not at all. A process that is killed
         leaves ``.dualsweep.*.tmp`` beside it, which can be deleted.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Rows. float32 and float64 are kept, other numbers become float64.
     y : array-like of shape (n_samples,)
         Labels: numbers or text.
     block_bytes : int, default=64 << 20
-        Size of a block, 64 MiB; only a single row can be larger. At most a tenth of the memory for
-        training is best.
+        Size of a block, 64 MiB. At most a tenth of the memory for training is best.
     force : bool, default=False
-        Whether to replace an existing store. A directory with anything else in it is never
-        replaced.
-
-    Returns
-    -------
-    Store
-        The store, opened.
+        Whether to replace a store. A directory with anything else in it is never replaced.
 
     Examples
     --------
-    >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
     >>> from sklearn.datasets import load_iris
-    >>> from dualsweep.io import open_store, write_store
+    >>> from dualsweep.io import write_store
     >>> X, y = load_iris(return_X_y=True)
     >>> with TemporaryDirectory() as folder:
-    ...     _ = write_store(Path(folder, "iris"), X, y, block_bytes=4000)
-    ...     store = open_store(Path(folder, "iris"))
+    ...     store = write_store(f"{folder}/iris", X, y, block_bytes=4000)
     ...     store.verify()
     ...     sizes = [rows.shape[0] for rows, labels in store]
     >>> store.shape, sizes
@@ -85,10 +74,11 @@ def open_writer(
     dtype: npt.DTypeLike | None = None,
     block_bytes: int = BLOCK_BYTES,
     force: bool = False,
-) -> Iterator[ChunkWriter]:
+) -> Iterator[StoreWriter]:
     """Write chunks of rows to a store, which appears when the ``with`` block ends without an error.
 
-    A block of rows and a chunk are in memory at a time.
+    The writer that it gives has the method ``append(X, y)``, which takes rows, dense or sparse, and
+    their labels. A block of rows and a chunk are in memory at a time.
 
     Parameters
     ----------
@@ -102,33 +92,11 @@ def open_writer(
         Size of a block, 64 MiB. At most a tenth of the memory for training is best.
     force : bool, default=False
         Whether to replace an existing store.
-
-    Yields
-    ------
-    ChunkWriter
-        Its method ``append(X, y)`` takes rows, dense or sparse, and their labels.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> import numpy as np
-    >>> from dualsweep.io import open_store, open_writer
-    >>> rng = np.random.default_rng(0)
-    >>> with TemporaryDirectory() as folder:
-    ...     with open_writer(Path(folder, "random")) as writer:
-    ...         for _ in range(3):
-    ...             X = rng.normal(size=(100, 5))
-    ...             writer.append(X, X[:, 0] > 0)
-    ...     store = open_store(Path(folder, "random"))
-    ...     X, y = store.load()
-    >>> X.shape, y.dtype
-    ((300, 5), dtype('bool'))
     """
     with new_store(Path(path), force) as folder:
-        writer = ChunkWriter(BlockWriter(folder, block_bytes), n_features, dtype)
+        writer = StoreWriter(folder, block_bytes, n_features, dtype)
         yield writer
-        writer.finish()
+        writer.store = writer.finish()
     writer.store.path = Path(path)
 
 
@@ -143,7 +111,9 @@ def convert_svmlight(
     force: bool = False,
     watch: Callable[[int], None] | None = None,
 ) -> Store:
-    """Write svmlight text to a store, in one pass and in memory for two blocks.
+    """Write svmlight text to a store in one pass, in memory for two blocks, and open it.
+
+    Labels become integers if the text has no others.
 
     Parameters
     ----------
@@ -154,8 +124,7 @@ def convert_svmlight(
     dtype : {np.float32, np.float64}, default=np.float32
         Type of the values.
     zero_based : bool or "auto", default="auto"
-        Whether the first column has index 0, or 1 as LIBSVM counts. "auto": 0 if that occurs in
-        the file.
+        Whether columns count from 0, or from 1 as LIBSVM does. "auto": from 0 if that occurs.
     n_jobs : int, default=None
         Threads that read text. None means 1, -1 all cores.
     block_bytes : int, default=64 << 20
@@ -164,14 +133,9 @@ def convert_svmlight(
         Whether to replace an existing store.
     watch : callable, default=None
         Called with the number of bytes of the file that have been read, as reading goes on.
-
-    Returns
-    -------
-    Store
-        The store, opened. Labels are integers if the text has no others.
     """
     with new_store(Path(path), force) as folder:
-        writer = BlockWriter(folder, block_bytes)
+        writer = StoreWriter(folder, block_bytes, dtype=dtype)
         # "auto" takes the first column to have index 1 until an index 0 comes.
         base = 1 if zero_based == "auto" else int(not zero_based)
         highest, integers, n_to_shift = -1, True, 0
@@ -183,36 +147,40 @@ def convert_svmlight(
                 base, n_to_shift = 0, len(writer.blocks)
             np.subtract(block.indices, base, out=block.indices)
             highest = max(highest, block.highest)
-            integers = integers and _are_integers(block.labels)
-            writer.append(block.data, block.indices, block.indptr, block.labels)
+            integers = integers and whole_numbers(block.labels) is not None
+            writer.add(block.data, block.indices, block.indptr, block.labels)
         writer.flush()
         if not writer.blocks:
             raise ValueError(f"{file} has no rows.")
         for b in range(n_to_shift):
             writer.change(b, "indices", lambda indices: indices + 1)
-        if integers:
-            writer.cast_labels(np.dtype(np.int64))
-        store = writer.finish(max(highest + 1 - base, 0), np.dtype(dtype))
+        label_type = np.dtype(np.int64) if integers else None
+        store = writer.finish(max(highest + 1 - base, 0), label_type)
     store.path = Path(path)
     return store
 
 
-def _are_integers(labels: Array) -> bool:
-    with np.errstate(invalid="ignore"):
-        return bool((labels.astype(np.int64) == labels).all())
-
-
-class ChunkWriter:
-    """Checks chunks of rows and labels, and writes them; see `open_writer`."""
+class StoreWriter:
+    """Cuts rows into blocks and writes them to a directory; see `open_writer`."""
 
     def __init__(
-        self, writer: BlockWriter, n_features: int | None, dtype: npt.DTypeLike | None
+        self,
+        folder: Path,
+        block_bytes: int,
+        n_features: int | None = None,
+        dtype: npt.DTypeLike | None = None,
     ) -> None:
+        if block_bytes < 1:
+            raise ValueError(f"block_bytes is {block_bytes}, but must be positive.")
         self._dtype = None if dtype is None else np.dtype(dtype)
         if self._dtype not in (None, *FLOATS):
             raise ValueError(f"dtype must be float32 or float64, but is {self._dtype}.")
-        self._writer, self._n_features = writer, n_features
+        self._folder, self._n_features = folder, n_features
+        self._block_bytes = self._room = block_bytes
+        self._pending: list[tuple[Array, ...]] = []  # rows of the next block, as in `ARRAYS`
         self._label_types: set[np.dtype] = set()
+        self.blocks: list[JsonObject] = []  # those written, as in the header
+        self.store: Store  # once it is complete
 
     def append(self, X: Given, y: Given) -> None:
         """Add rows and their labels: numbers or text, of one kind in all chunks."""
@@ -237,109 +205,66 @@ class ChunkWriter:
             rows = rows.copy()
             rows.sum_duplicates()
         self._label_types.add(labels.dtype)
-        indptr = rows.indptr.astype(np.int64, copy=False)
-        self._writer.append(rows.data, rows.indices, indptr, labels)
+        self.add(rows.data, rows.indices, rows.indptr.astype(np.int64, copy=False), labels)
 
-    def finish(self) -> None:
-        """Write the rest, with labels of the type that holds all of them."""
-        self._writer.flush()
-        if self._n_features is None or self._dtype is None or not self._writer.blocks:
-            raise ValueError("X has no rows.")
-        if len(self._label_types) > 1:
-            self._writer.cast_labels(np.result_type(*self._label_types))
-        self.store = self._writer.finish(self._n_features, self._dtype)
-
-
-class BlockWriter:
-    """Cuts rows into blocks and writes them to a directory."""
-
-    def __init__(self, folder: Path, block_bytes: int) -> None:
-        if block_bytes < 1:
-            raise ValueError(f"block_bytes is {block_bytes}, but must be positive.")
-        self.folder = folder
-        self.block_bytes = self.room = block_bytes
-        self.pending: list[tuple[Array, ...]] = []  # rows of the next block
-        self.blocks: list[JsonObject] = []  # as in the header
-
-    def append(self, data: Array, indices: Array, indptr: Array, y: Array) -> None:
-        """Add rows; `indptr` starts at 0."""
+    def add(self, data: Array, indices: Array, indptr: Array, y: Array) -> None:
+        """Add rows without a check; `indptr` starts at 0."""
         per_entry, per_row = data.itemsize + indices.itemsize, indptr.itemsize + y.itemsize
         sizes = indptr * per_entry + np.arange(len(indptr)) * per_row  # of the rows before each
         row, end = 0, len(y)
         while row < end:
-            stop = int(np.searchsorted(sizes, sizes[row] + self.room, side="right")) - 1
-            if stop <= row and self.pending:
+            stop = int(np.searchsorted(sizes, sizes[row] + self._room, side="right")) - 1
+            if stop <= row and self._pending:
                 self.flush()
                 continue
             stop = max(stop, row + 1)
             a, b = indptr[row], indptr[stop]
-            part = data[a:b], indices[a:b], indptr[row : stop + 1] - a, y[row:stop]
-            self.pending.append(tuple(array.copy() for array in part))
-            self.room -= sizes[stop] - sizes[row]
+            lengths = np.diff(indptr[row : stop + 1])
+            self._pending.append(
+                (data[a:b].copy(), indices[a:b].copy(), lengths, y[row:stop].copy())
+            )
+            self._room -= sizes[stop] - sizes[row]
             row = stop
 
     def flush(self) -> None:
         """Write the pending rows as a block."""
-        if not self.pending:
+        if not self._pending:
             return
-        parts = dict(zip(ARRAYS, zip(*self.pending, strict=True), strict=True))
-        self.pending, self.room = [], self.block_bytes
+        parts = dict(zip(ARRAYS, zip(*self._pending, strict=True), strict=True))
+        self._pending, self._room = [], self._block_bytes
         sizes = {"rows": sum(map(len, parts["y"])), "entries": sum(map(len, parts["data"]))}
         self.blocks.append(sizes)
         for name in ARRAYS:  # one after the other, so that only one is in memory twice
-            join = _join_pointers if name == "indptr" else np.concatenate
-            self._save(len(self.blocks) - 1, name, join(parts.pop(name)))
+            array = np.concatenate(parts.pop(name))
+            if name == "indptr":  # so far the length of each row
+                array = np.concatenate([np.zeros(1, np.int64), np.cumsum(array)])
+            self._save(len(self.blocks) - 1, name, array)
 
     def change(self, b: int, name: str, change: Callable[[Array], Array]) -> None:
         """Replace an array of a block that has been written."""
-        self._save(b, name, change(np.load(array_file(self.folder, b, name), allow_pickle=False)))
-
-    def cast_labels(self, dtype: np.dtype) -> None:
-        """Give the labels of all blocks another type."""
-        for b in range(len(self.blocks)):
-            self.change(b, "y", lambda y: y.astype(dtype))
+        self._save(b, name, change(np.load(array_file(self._folder, b, name), allow_pickle=False)))
 
     def _save(self, b: int, name: str, array: Array) -> None:
-        with synced_file(array_file(self.folder, b, name), "wb") as file:
-            summed = _Summed(file)
-            np.lib.format.write_array(summed, array, allow_pickle=False)
-        self.blocks[b][name] = {"bytes": summed.size, CRC: summed.crc}
+        head = BytesIO()
+        np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(array))
+        size = crc = 0
+        with synced_file(array_file(self._folder, b, name), "wb") as file:
+            for part in (head.getvalue(), array.view(np.uint8).data):
+                size += file.write(part)
+                crc = crc32(part, crc)
+        self.blocks[b][name] = {"bytes": size, CRC: crc}
 
-    def finish(self, n_features: int, dtype: np.dtype) -> Store:
-        """Write the header, which makes a store of the directory, and open it."""
-        header = {
-            "format": FORMAT,
-            "version": VERSION,
-            "shape": [sum(block["rows"] for block in self.blocks), n_features],
-            "dtype": dtype.name,
-            "blocks": self.blocks,
-        }
-        text = json.dumps(header | {CRC: crc32(canonical(header))}, indent=1)
-        if len(text) > _tuning.MAX_JSON:
-            raise ValueError(
-                f"{len(self.blocks):,} blocks are too many for a store; raise block_bytes "
-                f"({self.block_bytes:,})."
-            )
-        with synced_file(self.folder / HEADER, "wb") as file:
-            file.write(text.encode())
-        return Store(self.folder)
-
-
-class _Summed:
-    """A file to write to, with the size and checksum of what was written."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.file = file
-        self.size = self.crc = 0
-
-    def write(self, content: bytes) -> int:
-        self.size += len(content)
-        self.crc = crc32(content, self.crc)
-        return self.file.write(content)
-
-
-def _join_pointers(pointers: Sequence[Array]) -> Array:
-    """Join pointers that each start at 0."""
-    starts = np.cumsum([0, *(pointer[-1] for pointer in pointers)])
-    parts = [pointer[1:] + start for pointer, start in zip(pointers, starts, strict=False)]
-    return np.concatenate([np.zeros(1, np.int64), *parts])
+    def finish(self, n_features: int | None = None, label_type: np.dtype | None = None) -> Store:
+        """Write the last block and the header, with labels of one type, and open the store."""
+        self.flush()
+        n_features = self._n_features if n_features is None else n_features
+        if n_features is None or self._dtype is None or not self.blocks:
+            raise ValueError("X has no rows.")
+        if len(self._label_types) > 1:
+            label_type = np.result_type(*self._label_types)
+        if label_type is not None:
+            for b in range(len(self.blocks)):
+                self.change(b, "y", lambda y: y.astype(label_type))
+        n_rows = sum(block["rows"] for block in self.blocks)
+        write_header(self._folder, (n_rows, n_features), self._dtype.name, self.blocks)
+        return Store(self._folder)

@@ -1,6 +1,5 @@
 """Svmlight (LIBSVM) text, plain or compressed."""
 
-from .loading import iter_svmlight, load_svmlight
-from .parsing import Block
+from .loading import Block, iter_svmlight, load_svmlight
 
 __all__ = ["Block", "iter_svmlight", "load_svmlight"]

@@ -1,11 +1,12 @@
 """The dual variables of a problem in blocks, all of which stay in memory.
 
-They are an array, a number per row or a column per class, or `SlottedBlocks`. Either way those of a
-block are ``alpha[rows]``, which sweeps change in place.
+They are an array, with a number per row or a column per class, or `SlottedBlocks`. Those of a block
+are ``alpha[rows]``, which sweeps change in place.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -17,12 +18,12 @@ PACKED = np.dtype([("row", np.int64), ("class", np.int64), ("value", np.float64)
 
 
 class SlottedBlocks:
-    """Slots of the rows of each block, all empty, which are widened block by block."""
+    """Slots for the rows of each block, which are widened block by block."""
 
     def __init__(self, starts: Array, n_classes: int) -> None:
         self.starts, self.n_classes = starts, n_classes
-        sizes = zip(starts[:-1].tolist(), np.diff(starts).tolist(), strict=True)
-        self.parts = {start: SlottedDuals(n, n_classes) for start, n in sizes}
+        bounds = pairwise(starts.tolist())
+        self.parts = {start: SlottedDuals(stop - start, n_classes) for start, stop in bounds}
 
     def __getitem__(self, rows: slice) -> SlottedDuals:
         return self.parts[int(rows.start)]
@@ -47,7 +48,7 @@ class SlottedBlocks:
         return np.concatenate(found)
 
     def fill(self, packed: Array, name: str) -> None:
-        """Set what was packed, all being 0; ValueError if it cannot have been."""
+        """Set packed dual variables where all are 0; ValueError if they cannot be right."""
         rows, classes, values = packed["row"], packed["class"], packed["value"]
         if len(packed):
             if (np.diff(rows) < 0).any() or rows[0] < 0 or rows[-1] >= self.starts[-1]:
@@ -56,10 +57,8 @@ class SlottedBlocks:
                 raise ValueError(f"{name} has classes that do not exist")
             if len(np.unique(rows * self.n_classes + classes)) < len(packed):
                 raise ValueError(f"{name} has a dual variable twice")
-        bounds = np.searchsorted(rows, self.starts)
-        for (start, part), a, b in zip(
-            self.parts.items(), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True
-        ):
+        bounds = pairwise(np.searchsorted(rows, self.starts).tolist())
+        for (start, part), (a, b) in zip(self.parts.items(), bounds, strict=True):
             part.fill(rows[a:b] - start, classes[a:b], values[a:b])
 
 
@@ -73,24 +72,19 @@ def dual_bytes(columns: tuple[int, ...], slotted: bool) -> int:
 
 
 def packed_duals(alpha: BlockDuals) -> Array:
-    """Return dual variables as an array, to be written to a file."""
+    """Return dual variables as an array for a file."""
     return alpha.packed() if isinstance(alpha, SlottedBlocks) else alpha
 
 
 def unpacked_duals(name: str, array: Array | None, zero: BlockDuals) -> BlockDuals:
-    """Return what was packed, given dual variables that are 0; ValueError if it cannot have been.
-
-    The message calls it by its `name`.
-    """
+    """Return dual variables from a file in place of `zero`; ValueError if they cannot be right."""
     if array is None:
         raise ValueError(f"{name} is missing")
-    if isinstance(zero, SlottedBlocks):
-        dtype, shape = PACKED, (array.size,)
-    else:
-        dtype, shape = zero.dtype, zero.shape
-    if array.dtype != dtype or array.shape != shape:
-        raise ValueError(f"{name} is {array.dtype} {array.shape}, not {dtype} {shape}")
-    if not np.isfinite(array["value"] if dtype == PACKED else array).all():
+    like = packed_duals(zero)
+    shape = like.shape if like is zero else (array.size,)
+    if array.dtype != like.dtype or array.shape != shape:
+        raise ValueError(f"{name} is {array.dtype} {array.shape}, not {like.dtype} {shape}")
+    if not np.isfinite(array if like is zero else array["value"]).all():
         raise ValueError(f"{name} is not finite")
     if not isinstance(zero, SlottedBlocks):
         return array

@@ -1,16 +1,15 @@
-"""Training on rows that do not fit into memory: blocks from disk, visited one group at a time.
+"""Sweeps over rows that do not fit into memory: blocks from disk, a group of them at a time.
 
 A pass visits all blocks in random order, in groups of as many as there is room for. The rows of a
-group are swept several times, mixed, while a thread reads the next one. Only the weights and the
-dual variables stay in memory, of two classes 8 bytes a row, and those of the best certificate. Each
-block's dual variables are final for a pass as soon as its group is done, so the weights are summed
-up afresh along the way: a pass ends with the weights of its dual variables, free of drift, and a
-certificate takes one more reading, not two.
+group are mixed and swept several times, while a thread reads the next group. Only weights and dual
+variables stay in memory, and the dual variables of the best certificate. A pass does not return to
+a group, so it sums the weights afresh along the way: it ends with the weights of its dual
+variables, free of drift, and a certificate takes one more reading, not two.
 
 Blocks have to be in ordinary memory, not mapped. Under a limit on address space (``ulimit -v``) a
-mapping counts in full, in a control group mapped pages count as they are touched, and are dropped
-and read again, one page fault at a time, where sweeps in random order need them. What is read
-counts once, in both; the page cache behind it is given back on demand.
+mapping counts in full. In a control group, sweeps in random order touch mapped pages that were
+dropped and are read again, one page fault at a time. What is read counts once in both cases; the
+page cache behind it is given back on demand.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ import numpy as np
 from ..._random import random_state, shuffle
 from ..._typing import Array
 from ...kernels.certificate import N_TOTALS, squared_length
-from ...problems.binary import BinaryProblem
-from ...problems.multiclass import MulticlassProblem
+from ...problems.remote import RemoteProblem
 from ...problems.run import PointRun, Saving
 from ...solvers.schedules import SCHEDULES
 from ...solvers.sweeps import sweeper_of
+from ...training.formulations import Problem
 from .duals import BlockDuals, SlottedBlocks, dual_bytes, packed_duals, unpacked_duals
 
 # Sweeps over a group of blocks while it is in memory. Passes to a relative gap of 1e-3 with 2, 3, 5
@@ -35,76 +34,55 @@ from .duals import BlockDuals, SlottedBlocks, dual_bytes, packed_duals, unpacked
 # (hinge; 17 sweeps in memory), 20, 9, 8 and 7 (squared hinge).
 INNER_SWEEPS = 3
 
-# A sweep over a group visits its blocks in turns, in random order, each of them in so many pieces.
+# A sweep over a group cuts each block into PIECES and visits those of all blocks in random order.
 # Rows that are visited together in every pass make sweeps slow: on 30,000 rows 32 passes of single
 # sweeps in small pieces proved 1e-3, but 60 passes over one block after the other no more than
-# 1.3e-2. Groups are other ones in each pass for the same reason.
+# 1.3e-2. Groups change from pass to pass for the same reason.
 PIECES = 64
 LEAST_PIECE = 8  # visits that a call is worth
 
 # What a row in memory takes besides its entries: label, cost, squared norm; schedule and scratch.
 BYTES_PER_ROW = 96
 
-# How far weights may be from those of the dual variables, relative to the sum of the norms of what
-# they are the sum of. In which order it is summed up makes a difference of 1e-16 times the root of
-# the number of rows.
+# Distance of weights from those of the dual variables, relative to the sum of the norms of all
+# terms. The order of the sum makes a difference of 1e-16 times the root of the number of rows.
 SAME_WEIGHTS = 1e-9
 
-NONE = np.empty(0)  # written in place of the best dual point, before there is one
+NONE = np.empty(0)  # written in place of the best dual point before there is one
 
 
 class DamagedStateError(ValueError):
-    """A state to go on from that no run can have been in."""
+    """A state to resume from that no run can have been in."""
 
 
 def room_for_blocks(memory: int, n_rows: int, n_weights: int, dual_bytes: int = 8) -> int:
-    """Return how many of so many bytes are left beside dual variables and weights."""
+    """Return the bytes of `memory` that dual variables and weights leave."""
     return memory - 2 * dual_bytes * n_rows - 3 * 8 * n_weights
 
 
-Block = BinaryProblem | MulticlassProblem
-Chunk = list[tuple[slice, Block]]
+Chunk = list[tuple[slice, Problem]]
 
 
-class BlockProblem:
+class BlockProblem(RemoteProblem):
     """A problem whose rows are read block by block.
 
-    Parameters
-    ----------
-    read : callable
-        Returns block b as a problem of its own; called by one other thread.
-    starts : array of shape (n_blocks + 1,)
-        First row of each block, and the number of rows.
-    block_bytes : array of shape (n_blocks,)
-        Size of the rows of each block in memory.
-    weights_shape : tuple of int
-        The features and the bias; and the classes, where there is one problem over all of them.
-    slotted : bool
-        Whether most dual variables of classes would stay 0, and are kept in slots.
-    primal_at_zero : float
-        Objective of w = 0.
-    memory : int
-        Bytes for dual variables, weights and blocks. At most two groups of blocks are in memory
-        at a time: one that is swept, one that is read.
+    At most two groups of blocks are in memory: one that is swept, one that is read.
     """
 
     def __init__(
         self,
-        read: Callable[[int], Block],
-        starts: Array,
-        block_bytes: Array,
+        read: Callable[[int], Problem],  # block b as a problem of its own; called by another thread
+        starts: Array,  # first row of each block, and the number of rows
+        block_bytes: Array,  # size of each block in memory
         weights_shape: tuple[int, ...],
-        slotted: bool,
+        slotted: bool,  # whether the dual variables of classes are kept in slots
         primal_at_zero: float,
-        memory: int,
+        memory: int,  # bytes for dual variables, weights and blocks
     ) -> None:
-        self.read, self.starts = read, starts
-        self.n_rows = int(starts[-1])
-        self.candidates = range(self.n_rows)
-        self.weights_shape, self.slotted = weights_shape, slotted
-        self.primal_at_zero = primal_at_zero
+        super().__init__(int(starts[-1]), weights_shape, primal_at_zero)
+        self.read, self.starts, self.slotted = read, starts, slotted
         self.sizes = np.asarray(block_bytes) + BYTES_PER_ROW * np.diff(starts)
-        n_weights, two = int(np.prod(self.weights_shape)), 2 * self.sizes.max()
+        n_weights, two = int(np.prod(weights_shape)), 2 * self.sizes.max()
         per_row = dual_bytes(weights_shape[1:], slotted)
         room = room_for_blocks(memory, self.n_rows, n_weights, per_row)
         if two > room:
@@ -119,27 +97,16 @@ class BlockProblem:
             )
         self.room = room // 2
 
-    in_place = False  # whether a new dual point takes the place of the old one
-    outdated = False  # whether rows were lost since weights were last summed up
-
-    def check_rows(self) -> None:
-        """Do nothing: blocks are checked as they are read."""
-
     def zero_alpha(self) -> BlockDuals:
-        """Return dual variables to start from."""
         if self.slotted:
             return SlottedBlocks(self.starts, self.weights_shape[1])
         return np.zeros((self.n_rows, *self.weights_shape[1:]))
 
     def zero_weights(self) -> Array:
-        """Return weights to start from."""
         return np.zeros(self.weights_shape)
 
-    def slack_at_zero(self) -> None:
-        """Return None: slacks are not kept."""
-
     def chunks(self, order: Array | None = None) -> Iterator[Chunk]:
-        """Yield the blocks, in this order, in groups that fit; the next one is being read.
+        """Yield groups of blocks that fit, in this order, while the next one is being read.
 
         A group is emptied when the next one is asked for.
         """
@@ -166,13 +133,11 @@ class BlockProblem:
     def fill_weights(
         self, members: range, alpha: BlockDuals, w: Array, *, compensated: bool = False
     ) -> None:
-        """Overwrite w with the weights of `alpha`."""
         w[:] = 0.0
         for chunk in self.chunks():
             _add_weights(chunk, alpha, w, compensated)
 
     def size(self, w: Array) -> float:
-        """Return the squared length of the weights that are penalised: all."""
         return float(squared_length(w.ravel()))
 
     def totals(
@@ -185,33 +150,25 @@ class BlockProblem:
         *,
         compensated: bool = False,
     ) -> Array:
-        """Return what a certificate adds up over all rows."""
         totals = np.zeros(N_TOTALS)
         for chunk in self.chunks():
             _add_totals(chunk, alpha, w, length, compensated, totals)
         return totals
 
-    def best_scale(self, members: range, alpha: BlockDuals, slack: None, w: Array) -> float:
-        """Return 1: the slacks it would take are not kept."""
-        return 1.0
-
     def check_state(self, alphas: list[BlockDuals], w: Array) -> None:
-        """Raise unless all `alphas` are feasible, and w the weights of the first.
+        """Raise unless all `alphas` are feasible, and w are the weights of the first.
 
-        A certificate takes that for granted, and a state from a file may be anything.
+        A certificate takes that for granted, and a file may hold anything.
         """
         weights, size = np.zeros_like(w), 0.0
         for chunk in self.chunks():
-            for alpha in alphas:
-                if not _is_feasible(chunk, alpha):
-                    raise DamagedStateError("alpha is not within its bounds")
-            size += _summed(chunk, alphas[0])
+            size += _check_duals(chunk, alphas)
             _add_weights(chunk, alphas[0], weights)
         if not float(np.linalg.norm(weights - w)) <= SAME_WEIGHTS * size:
             raise DamagedStateError("w is not the weights of alpha")
 
 
-# Functions, not loops in loops over groups: no variable is to hold a block that a group gave up.
+# Functions rather than nested loops, whose variables would keep a block of the group before.
 
 
 def _add_weights(chunk: Chunk, alpha: BlockDuals, w: Array, compensated: bool = False) -> None:
@@ -230,31 +187,20 @@ def _add_totals(
         totals += block.totals(used, alpha[rows], w, length, slack, compensated=compensated)
 
 
-def _is_feasible(chunk: Chunk, alpha: BlockDuals) -> bool:
-    return all(block.is_feasible(alpha[rows]) for rows, block in chunk)
-
-
-def _summed(chunk: Chunk, alpha: BlockDuals) -> float:
-    return sum(block.summed(alpha[rows]) for rows, block in chunk)
+def _check_duals(chunk: Chunk, alphas: list[BlockDuals]) -> float:
+    """Return the sum of norms of the first; raise unless all are feasible."""
+    if not all(block.is_feasible(alpha[rows]) for alpha in alphas for rows, block in chunk):
+        raise DamagedStateError("alpha is not within its bounds")
+    return sum(block.summed(alphas[0][rows]) for rows, block in chunk)
 
 
 class BlockSweeper:
-    """Sweeps over blocks: a pass over all of them, several sweeps over each group.
-
-    Parameters
-    ----------
-    run : Run
-        The run of a `BlockProblem`.
-    schedule : str
-        A name from `SCHEDULES`, of the sweeps over a block.
-    seed : tuple of int
-        Seeds the random order.
-    """
+    """Passes over all blocks, with several sweeps over each group; see `Sweeper`."""
 
     takes_momentum = False
     # A certificate takes one reading of the blocks, as a pass does.
     check_every, check_cost = 10.0 * INNER_SWEEPS, 1.0 * INNER_SWEEPS
-    # First visits see what several sweeps then make smaller.
+    # First visits see a gap that the sweeps after them make smaller.
     correction = 16.0
 
     def __init__(self, run: PointRun, schedule: str, seed: tuple[int, ...]) -> None:
@@ -262,11 +208,11 @@ class BlockSweeper:
         self.schedule = schedule
         self.rng = random_state(*seed)
         self.n_left = run.problem.n_rows
-        self.seen = 0.0  # of the gap, at the first visits of the latest pass
+        self.seen = 0.0  # at the first visits of the latest pass
         self.weights_known = True  # whether w are those of alpha
 
     def keep(self, run: PointRun, saving: Saving) -> None:
-        """Go on from what was read, if anything was, and write after each pass."""
+        """Resume from the state that was read, if any, and write the state after each pass."""
         if saving.read is not None:
             try:
                 self._resume(run, saving.read)
@@ -276,7 +222,7 @@ class BlockSweeper:
         run.save = lambda: saving.write(self.state(run))
 
     def state(self, run: PointRun) -> dict[str, Array]:
-        """Return all that the rest of the run depends on, as arrays."""
+        """Return all that the rest of the run depends on."""
         best = run.best_alpha
         return run.snapshot() | {
             "alpha": packed_duals(run.alpha),
@@ -302,7 +248,6 @@ class BlockSweeper:
         self.rng = rng
 
     def sweep(self, run: PointRun, w: Array) -> tuple[int, float]:
-        """Pass over all blocks, unless told to stop; return visits and what the dual gained."""
         order = np.arange(len(self.problem.sizes))
         shuffle(self.rng, order)
         fresh = np.zeros_like(w)
@@ -358,7 +303,7 @@ class BlockSweeper:
         return visits, gain
 
     def check(self, run: PointRun, expand: bool) -> None:
-        """Compute a certificate; nothing is left out."""
+        """Compute a certificate; no row is left out."""
         run.check(weights_known=self.weights_known)
         self.weights_known = True
 

@@ -1,74 +1,57 @@
-"""The client's side: partitions and where they are, questions to all of them, and lost workers.
+"""The client's side: where partitions are, questions to all of them, and lost workers.
 
-Partitions are held by the workers that compute them, and an actor on each such worker answers for
-those it holds. Questions go to actors without a task: on a local cluster of four workers a task
-for each takes some 25 ms, asking four actors 5 ms.
+Each worker holds the partitions that it computes, and an actor there answers for them. Questions go
+to actors without a task: on a local cluster of four workers, four tasks take some 25 ms, four
+questions to actors 5 ms.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
+from functools import reduce
+from itertools import accumulate
 from threading import RLock
 from time import monotonic, sleep
+from typing import Any
 from uuid import uuid4
 
 import dask
-import numpy as np
 from distributed import CancelledError, Client, Future, wait
 from distributed.actor import ProxyRPC
 from distributed.protocol import to_serialize
 from distributed.scheduler import KilledWorker
 
 from ... import _tuning
-from .collections import Lazy
+from ...training.formulations import Formulation
+from . import worker
 from .partitions import Answer, Numbers, Question
-from .worker import (
-    Asked,
-    Assignment,
-    Description,
-    PartitionActor,
-    Reply,
-    add,
-    forget,
-    hold,
-    signed_duals,
-)
 
-LOOK_AFTER = 1.0  # seconds to wait for answers before asking whether all workers are there
+# Delayed rows, labels and weights of a partition; rows may be a `StoreBlock`, weights None.
+Lazy = tuple[Any, Any, Any]
 
-# How often workers may be lost before training gives up, and how many seconds partitions may take
-# to be computed without any of them being done.
+LOOK_AFTER = 1.0  # seconds to wait for answers before checking that all workers are there
+
+# Training gives up after so many losses of workers, or so many seconds without progress.
 MOST_LOSSES, PATIENCE = 10, 300.0
 
 
 class WorkerLostError(Exception):
-    """A worker that had partitions does not answer, or is another one at the same address."""
-
-    def __init__(self, emptied: str | None = None) -> None:
-        super().__init__(emptied)
-        self.emptied = emptied  # the address, in the second case
+    """A worker that had partitions is gone, or there is a new one at the address in `args`."""
 
 
 class Cluster:
-    """Partitions on a cluster, each on the worker that computed it, as a ``with`` block.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The client of the cluster.
-    lazy : list of (rows, labels, weights)
-        The partitions; see `dualsweep.placements.cluster.collections.partitions`.
-    """
+    """Partitions on the workers that computed them, until the end of a ``with`` block."""
 
     def __init__(self, client: Client, lazy: list[Lazy]) -> None:
         self.client, self.lazy, self.token = client, lazy, uuid4().hex[:12]
         self.losses = 0
-        self.made: list[Future] = []  # dual variables of problems that are solved
-        self.held: dict[int, Description] = {}  # by partition
-        self.task: Assignment | None = None
+        self.made: list[Future] = []  # dual variables of the problems solved so far
+        self.held: dict[int, worker.Description] = {}  # by partition
+        self.formulation: Formulation | None = None
         self.actors: dict[str, Future] = {}  # by worker
-        self.groups: list[tuple[str, dict[int, int]]] = []  # workers, partitions and first rows
+        self.groups: list[tuple[str, list[int]]] = []  # workers and their partitions
         self.direct = True  # whether workers can be reached without the scheduler
         self._lock = RLock()
         try:
@@ -76,9 +59,9 @@ class Cluster:
         except BaseException:
             self._forget()
             raise
-        self.n_rows = np.array([self.held[k].n_rows for k in range(len(lazy))])
-        self.firsts = np.cumsum(self.n_rows) - self.n_rows
-        self.used = [k for k, n in enumerate(self.n_rows.tolist()) if n]
+        self.n_rows = [self.held[k].n_rows for k in range(len(lazy))]
+        self.firsts = list(accumulate(self.n_rows, initial=0))
+        self.used = [k for k, n in enumerate(self.n_rows) if n]
 
     def __enter__(self) -> Cluster:
         return self
@@ -90,18 +73,18 @@ class Cluster:
 
     def _forget(self) -> None:
         self.actors.clear()
-        self.client.run(forget, self.token, on_error="ignore")
+        self.client.run(worker.forget, self.token, on_error="ignore")
 
     def _missing(self) -> list[int]:
-        """Return the partitions that no worker has."""
+        """Return the partitions that no worker holds."""
         there = self.client.nthreads()
         held = {k for k, known in self.held.items() if known.home in there}
         return [k for k in range(len(self.lazy)) if k not in held]
 
     def _hold(self) -> None:
-        """Let workers compute, and hold, the partitions that none has."""
+        """Let workers compute and hold the missing partitions."""
         missing = self._missing()
-        call, attempt = dask.delayed(hold), uuid4().hex[:6]
+        call, attempt = dask.delayed(worker.hold), uuid4().hex[:6]
         futures = self.client.compute(
             [
                 call(self.token, k, *self.lazy[k], dask_key_name=f"dualsweep-hold-{attempt}-{k}")
@@ -112,11 +95,11 @@ class Cluster:
         self.held.update(zip(missing, self.client.gather(futures), strict=True))
 
     def _wait(self, futures: list[Future]) -> None:
-        """Wait until futures are done; an error if that cannot be."""
+        """Wait until futures are done; raise an error if they cannot be."""
         since, n_done = monotonic(), -1
         while True:
             statuses = [future.status for future in futures]
-            # What can be computed again is lost for a moment only.
+            # What Dask can compute again is lost for a moment only.
             late = monotonic() - since > _tuning.LOST
             if "cancelled" in statuses or (late and "lost" in statuses):
                 raise RuntimeError(
@@ -139,29 +122,26 @@ class Cluster:
             with suppress(TimeoutError, CancelledError):
                 wait(futures, timeout=LOOK_AFTER / 5, return_when="FIRST_COMPLETED")
 
-    def open(self, task: Assignment) -> None:
-        """Let all partitions be asked, as problems of this task."""
-        self.task = task
+    def open(self, formulation: Formulation) -> None:
+        """Start the actors that answer for all partitions."""
+        self.formulation = formulation
         homes = sorted({self.held[k].home for k in self.used})
         self.groups = [
-            (home, {k: int(self.firsts[k]) for k in self.used if self.held[k].home == home})
-            for home in homes
+            (home, [k for k in self.used if self.held[k].home == home]) for home in homes
         ]
         self.actors = {home: self.actors.get(home) or self._actor(home) for home in homes}
         self._wait(list(self.actors.values()))
         self.direct = self.client.sync(self._reach, homes)
 
     def _actor(self, home: str) -> Future:
+        key = f"dualsweep-home-{uuid4().hex[:12]}"
+        given = self.token, self.formulation, self.firsts
         return self.client.submit(
-            PartitionActor,
-            self.task,
-            key=f"dualsweep-home-{uuid4().hex[:12]}",
-            workers=[home],
-            actor=True,
+            worker.PartitionActor, *given, key=key, workers=[home], actor=True
         )
 
     async def _reach(self, homes: list[str]) -> bool:
-        """Tell whether workers can be reached from here."""
+        """Return whether workers can be reached from here."""
         try:
             calls = [self.client.rpc(home).identity() for home in homes]
             await asyncio.wait_for(asyncio.gather(*calls), LOOK_AFTER)
@@ -169,9 +149,9 @@ class Cluster:
             return False
         return True
 
-    def ask(self, asked: Asked, sent: tuple[object, ...]) -> Reply:
-        """Ask all partitions of a problem; return the sums of their answers."""
-        since = None  # when it was first asked in vain
+    def ask(self, asked: worker.Asked, sent: tuple[object, ...]) -> Answer:
+        """Ask all partitions; return the sum of their answers, even if workers are lost."""
+        since = None  # the first loss
         while True:
             losses = self.losses
             try:
@@ -180,18 +160,21 @@ class Cluster:
                 since = since or monotonic()
                 self._recover(losses, error, since)
 
-    def _ask(self, asked: Asked, sent: tuple[object, ...]) -> Reply:
-        with self._lock:  # not in the event loop, for which whoever has the lock may be waiting
-            groups = [(home, self.actors[home].key, firsts) for home, firsts in self.groups]
-        reply: Reply = self.client.sync(self._answers, groups, asked, sent)
-        return reply
+    def _ask(self, asked: worker.Asked, sent: tuple[object, ...]) -> Answer:
+        with self._lock:  # not in the event loop: a thread with the lock may wait for that
+            groups = [(home, self.actors[home].key, chosen) for home, chosen in self.groups]
+        answer: Answer = self.client.sync(self._answers, groups, asked, sent)
+        return answer
 
     async def _answers(
-        self, groups: list[tuple[str, str, dict[int, int]]], asked: Asked, sent: tuple[object, ...]
-    ) -> Reply:
+        self,
+        groups: list[tuple[str, str, list[int]]],
+        asked: worker.Asked,
+        sent: tuple[object, ...],
+    ) -> Answer:
         calls = [
-            asyncio.ensure_future(self._call(home, actor, asked, firsts, *sent))
-            for home, actor, firsts in groups
+            asyncio.ensure_future(self._call(home, actor, asked, chosen, *sent))
+            for home, actor, chosen in groups
         ]
         pending = set(calls)
         try:
@@ -208,9 +191,9 @@ class Cluster:
         finally:
             for call in calls:
                 call.cancel()
-        return add(*[call.result() for call in calls])
+        return reduce(Answer.plus, [call.result() for call in calls])
 
-    async def _call(self, home: str, actor: str, *arguments: object) -> Reply:
+    async def _call(self, home: str, actor: str, *arguments: object) -> Answer:
         rpc = self.client.rpc(home) if self.direct else ProxyRPC(self.client.scheduler, home)
         try:
             reply = await rpc.actor_execute(
@@ -221,24 +204,22 @@ class Cluster:
         except KeyError as error:  # no such actor
             raise WorkerLostError(home) from error
         if reply["status"] != "OK":
-            if isinstance(reply["exception"], KeyError):  # it does not hold such a partition
+            if isinstance(reply["exception"], KeyError):  # no such partition
                 raise WorkerLostError(home) from reply["exception"]
             raise reply["exception"]
-        result: Reply = reply["result"]
-        return result
+        answer: Answer = reply["result"]
+        return answer
 
     def _recover(self, losses: int, error: WorkerLostError, since: float) -> None:
-        """Let others hold the partitions of workers that were lost."""
+        """Let other workers hold the partitions of those that were lost."""
         with self._lock:
-            if losses != self.losses:  # somebody else did
+            if losses != self.losses:  # another thread has done it
                 return
-            assert self.task is not None
+            assert self.formulation is not None
             sleep(LOOK_AFTER)  # until the scheduler knows
-            if error.emptied is not None:
-                self.actors.pop(error.emptied, None)
-                self.held = {
-                    k: known for k, known in self.held.items() if known.home != error.emptied
-                }
+            for home in error.args:
+                self.actors.pop(home, None)
+                self.held = {k: known for k, known in self.held.items() if known.home != home}
             while self._missing():
                 self.losses += 1
                 if self.losses > MOST_LOSSES:
@@ -248,36 +229,28 @@ class Cluster:
                     ) from error
                 try:
                     self._hold()
-                    self.open(self.task)
-                except KilledWorker:  # the next one that was lost
+                    self.open(self.formulation)
+                except KilledWorker:  # one more
                     continue
             if monotonic() - since > PATIENCE:
                 raise RuntimeError(
                     f"Training gave up: a worker has not answered for {PATIENCE:g} s."
                 ) from error
 
-    def duals(self, p: int, kept: bool, born: dict[int, str]) -> list[Future]:
+    def duals(self, p: int, kept: bool, born: Mapping[int, str]) -> list[Future]:
         """Return the p-th problem's signed dual variables of the partitions with rows, as futures.
 
-        They let go of the dual variables. Wherever those are lost, computing them ends in an error.
+        Workers drop the dual variables. Computing lost ones ends in an error, on any worker.
         """
         with self._lock:
             made = [
                 self.client.submit(
-                    signed_duals,
-                    self.task,
-                    p,
-                    kept,
-                    born.get(k),
-                    k,
-                    first,
+                    *(worker.signed_duals, self.token, self.formulation, p, kept, born.get(k), k),
                     key=f"dualsweep-duals-{self.token}-{p}-{k}",
-                    workers=[home],
+                    workers=[self.held[k].home],
                     allow_other_workers=True,
                 )
-                for k, home, first in sorted(
-                    (k, home, first) for home, firsts in self.groups for k, first in firsts.items()
-                )
+                for k in self.used
             ]
             self.made += made
         return made
@@ -288,16 +261,16 @@ class ClusterPartitions:
 
     def __init__(self, cluster: Cluster, p: int) -> None:
         self.cluster, self.p = cluster, p
-        self.n_parts, self.n_rows = len(cluster.used), int(cluster.n_rows.sum())
+        self.n_parts, self.n_rows = len(cluster.used), sum(cluster.n_rows)
         self.restarts = 0
-        self.born: dict[int, str] = {}
+        self.born: Mapping[int, str] = {}  # see `Answer`
 
     def ask(
         self, question: Question[Numbers], *sent: Numbers.args, **how: Numbers.kwargs
     ) -> Answer:
-        """Ask all partitions; return the sums of the answers."""
-        answer, born = self.cluster.ask(Asked(self.p, question, how), sent)
-        if any(self.born.get(k, known) != known for k, known in born.items()):
+        """Ask all partitions; return the sum of the answers."""
+        answer = self.cluster.ask(worker.Asked(self.p, question, how), sent)
+        if any(self.born.get(k, born) != born for k, born in answer.born.items()):
             self.restarts += 1
-        self.born = born
+        self.born = answer.born
         return answer
