@@ -9,7 +9,7 @@ from copy import copy
 from itertools import chain
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from rich.console import Console
@@ -23,7 +23,7 @@ from sklearn.svm import LinearSVC as SklearnLinearSVC
 from ._typing import Array, Matrix
 from .datasets import make_text_like
 from .estimators import LinearSVC
-from .plotting import ConvergenceDisplay
+from .plotting import Axes, ConvergenceDisplay
 
 N_FEATURES = 50_000  # of the generated text
 TOL = 1e-4  # how far above the optimum each library may end, relatively
@@ -33,6 +33,8 @@ THEIR_TOLS = (1e-1, 1e-2, 1e-3, 1e-4)  # scikit-learn's own scale, and its defau
 MARKS = "dualsweep (marks are proven)"
 MOMENT = 0.2  # seconds; shorter fits are repeated
 SHOW_BAR = 10_000  # rows; on fewer, drawing the progress bar takes longer than training
+
+Model: TypeAlias = LinearSVC | SklearnLinearSVC
 
 
 class Split(NamedTuple):
@@ -159,7 +161,7 @@ def _fit_sklearn(split: Split, dual: bool, lower_bound: float) -> Fit:
     return fit
 
 
-def _time(model: Any, split: Split) -> float:
+def _time(model: Model, split: Split) -> float:
     """Fit, and return the seconds it took; repeat a short fit, and return its shortest time."""
     best = total = 0.0
     while total < MOMENT:
@@ -170,7 +172,7 @@ def _time(model: Any, split: Split) -> float:
     return best
 
 
-def _evaluate(model: Any, library: str, seconds: float, split: Split, lower_bound: float) -> Fit:
+def _evaluate(model: Model, library: str, seconds: float, split: Split, lower_bound: float) -> Fit:
     """Return how a fitted model did, with its objective in float64: squared hinge loss, C = 1."""
     coef, intercept = model.coef_.astype(np.float64), model.intercept_
     positives = model.classes_[1:] if len(model.classes_) == 2 else model.classes_
@@ -227,7 +229,7 @@ def _draw(fits: dict[str, list[Fit]], last: LinearSVC, path: Path, console: Cons
     console.print(f"Picture of times and certificate: {path}", soft_wrap=True)
 
 
-def _draw_times(ax: Any, name: str, fits: list[Fit]) -> None:
+def _draw_times(ax: Axes, name: str, fits: list[Fit]) -> None:
     """Draw a bar for each library; one that did not get there is hatched, and says so."""
     seconds = [fit.seconds for fit in fits]
     shades = ["black" if fit.library == LIBRARIES[0] else "0.65" for fit in fits]

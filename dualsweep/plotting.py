@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ._typing import Array
 from .estimators import MulticlassComparison
 
 __all__ = ["ComparisonDisplay", "ConvergenceDisplay", "PathDisplay"]
+
+# Of matplotlib, which may not be installed: axes, lines, bands, annotations.
+Axes: TypeAlias = Any
+Artist: TypeAlias = Any
+Curve: TypeAlias = tuple[Array, Array, list[bool]]  # epochs or times, gaps, which are certified
 
 SLIDE = (8.0, 4.5)  # inches: half a slide, on which the usual sizes of letters can be read
 PANELS = (7.2, 7.2)  # inches: the height of a slide
@@ -27,8 +33,6 @@ AXES = {
     "epoch": ("Epochs (sweeps and Newton steps)", "all classes"),
     "time": ("Training time (s)", "all classes, each with its own clock"),
 }
-
-Curve: TypeAlias = tuple[Array, Array, list[bool]]  # epochs or times, gaps, which are certified
 
 RANGE = "smallest to largest of the folds"
 MOST_LABELS = 10  # of ticks that do not overlap
@@ -81,9 +85,9 @@ class ConvergenceDisplay:
 
     def __init__(
         self,
-        history: Any,
+        history: Array,
         *,
-        estimates: Any = None,
+        estimates: Array | None = None,
         tol: float | None = None,
         name: str | None = None,
         x: str = "epoch",
@@ -99,9 +103,9 @@ class ConvergenceDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         *,
-        ax: Any = None,
+        ax: Axes = None,
         name: str | None = None,
         x: str = "epoch",
         **kwargs: Any,
@@ -132,7 +136,7 @@ class ConvergenceDisplay:
 
     @classmethod
     def from_estimators(
-        cls, estimators: Mapping[str, Any], *, ax: Any = None, x: str = "epoch", **kwargs: Any
+        cls, estimators: Mapping[str, Any], *, ax: Axes = None, x: str = "epoch", **kwargs: Any
     ) -> list[ConvergenceDisplay]:
         """Draw how several fits converged on the same axes; return their displays.
 
@@ -158,7 +162,9 @@ class ConvergenceDisplay:
             for name, estimator in estimators.items()
         ]
 
-    def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> ConvergenceDisplay:
+    def plot(
+        self, ax: Axes = None, *, name: str | None = None, **kwargs: Any
+    ) -> ConvergenceDisplay:
         """Draw the curve, and return the display.
 
         Parameters
@@ -196,7 +202,7 @@ class ConvergenceDisplay:
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _draw_band(self, ax: Any, curves: list[Curve], label: str) -> Any:
+    def _draw_band(self, ax: Axes, curves: list[Curve], label: str) -> Artist:
         """Fill the space between the smallest and the largest gap of all classes."""
         every = np.unique(np.concatenate([at for at, _, _ in curves]))
         known = [
@@ -224,7 +230,7 @@ class ConvergenceDisplay:
         return np.array(at), np.array(gap), list(certified)
 
 
-def _tol_line(ax: Any, tol: float) -> Any:
+def _tol_line(ax: Axes, tol: float) -> Artist:
     """Return the dashed line at `tol`; fits with the same one share it."""
     label = f"tol = {tol:g}"
     for line in ax.lines:
@@ -269,10 +275,10 @@ class PathDisplay:
 
     def __init__(
         self,
-        Cs: Any,
-        scores: Any,
-        n_support: Any,
-        fit_time: Any,
+        Cs: Array,
+        scores: Array,
+        n_support: Array,
+        fit_time: Array,
         *,
         C: float | None = None,
         score_name: str = "Score",
@@ -288,7 +294,7 @@ class PathDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *, ax: Any = None, name: str | None = None, **kwargs: Any
+        cls, estimator: BaseEstimator, *, ax: Axes = None, name: str | None = None, **kwargs: Any
     ) -> PathDisplay:
         """Draw how a search for C went, and return the display.
 
@@ -315,7 +321,7 @@ class PathDisplay:
             name=name,
         ).plot(ax, **kwargs)
 
-    def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> PathDisplay:
+    def plot(self, ax: Axes = None, *, name: str | None = None, **kwargs: Any) -> PathDisplay:
         """Draw the curves, and return the display.
 
         Parameters
@@ -363,7 +369,7 @@ class PathDisplay:
         return self
 
 
-def _tick(axes: list[Any], Cs: Any) -> None:
+def _tick(axes: list[Axes], Cs: Array) -> None:
     """Put ticks at the values of C that were tried, and at those of searches drawn before."""
     curves = [line.get_xdata() for line in axes[0].lines if line.get_marker() != "None"]
     Cs = np.unique(np.concatenate([Cs, *curves]))
@@ -374,7 +380,7 @@ def _tick(axes: list[Any], Cs: Any) -> None:
         panel.set_xticks([], minor=True)
 
 
-def _mean_and_range(values: Any) -> tuple[Any, Any, Any]:
+def _mean_and_range(values: Array) -> tuple[Array, Array, Array]:
     return np.mean(values, axis=0), np.min(values, axis=0), np.max(values, axis=0)
 
 
@@ -407,7 +413,7 @@ class ComparisonDisplay:
     def __init__(self, comparison: MulticlassComparison) -> None:
         self.comparison = comparison
 
-    def plot(self, ax: Any = None) -> ComparisonDisplay:
+    def plot(self, ax: Axes = None) -> ComparisonDisplay:
         """Draw the accuracies, and return the display.
 
         Parameters
@@ -445,7 +451,7 @@ class ComparisonDisplay:
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _draw_brackets(self, ax: Any, low: float, high: float) -> list[Any]:
+    def _draw_brackets(self, ax: Axes, low: float, high: float) -> list[Artist]:
         """Connect each pair of methods above the curves, and write its p-value."""
         methods, drawn = self.comparison.methods, []
         step = BRACKET * max(high - low, 0.01)
@@ -462,7 +468,7 @@ class ComparisonDisplay:
         return drawn
 
 
-def _new_axes(display: str, n_panels: int = 1, size: tuple[float, float] = SLIDE) -> Any:
+def _new_axes(display: str, n_panels: int = 1, size: tuple[float, float] = SLIDE) -> Axes:
     """Return the axes of a new figure; say how to get matplotlib if it is missing."""
     try:
         import matplotlib.pyplot as plt
@@ -474,7 +480,7 @@ def _new_axes(display: str, n_panels: int = 1, size: tuple[float, float] = SLIDE
     return plt.subplots(n_panels, sharex=True, figsize=size, layout="constrained")[1]
 
 
-def _check_drawable(estimator: Any, attribute: str, display: str, drawn: str) -> None:
+def _check_drawable(estimator: BaseEstimator, attribute: str, display: str, drawn: str) -> None:
     """Raise an error unless an estimator is fitted and has what a display draws."""
     check_is_fitted(estimator)
     if not hasattr(estimator, attribute):
@@ -484,7 +490,7 @@ def _check_drawable(estimator: Any, attribute: str, display: str, drawn: str) ->
         )
 
 
-def _style_of(ax: Any) -> dict[str, Any]:
+def _style_of(ax: Axes) -> dict[str, Any]:
     """Return the style of the next curve on some axes: a line and a mark of its own."""
     n = sum(line.get_marker() != "None" for line in ax.lines)  # not those across all of the axes
     return {

@@ -122,8 +122,8 @@ class Unread(BlockProblem):
     def __init__(self):
         super().__init__(None, np.array([0, 30]), [100], (21,), False, 30.0, 1 << 20)
 
-    def check_state(self, alphas, w):
-        pass
+    def find_flaw(self, alphas, w):
+        return None
 
 
 def new_run():

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 import typer
 
+from .._typing import Array, Matrix
 from ..io import Store, convert_svmlight, load_data, load_model, open_store, write_store
 from ..io.liblinear import MAGIC
 from ..io.model import CERTIFICATE
@@ -157,7 +158,7 @@ def _of_store(store: Store) -> dict[str, Any]:
     }
 
 
-def _of_arrays(X: Any, y: Any) -> dict[str, Any]:
+def _of_arrays(X: Matrix, y: Array | None) -> dict[str, Any]:
     sparse = sp.issparse(X)
     return {
         "rows": X.shape[0],
@@ -196,7 +197,7 @@ def _of_text(blocks: Iterator[Block], zero_based: bool | None) -> dict[str, Any]
     return found | _of_labels(labels)
 
 
-def _count(y: Any) -> Counter[Any]:
+def _count(y: Array) -> Counter[Any]:
     values, counts = np.unique(y, return_counts=True)
     return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 

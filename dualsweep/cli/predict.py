@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 import typer
 
+from .._typing import Array, Matrix
 from ..io import load_model
 from ..io._files import atomic_file
 from ..io.data import check_width
@@ -19,7 +20,7 @@ from ._command import Command
 from ._options import Force, Json, NJobs, ZeroBased
 from .data import kind_of
 
-Answer: TypeAlias = tuple[Any, Any]  # labels of some rows, and the values asked for or None
+Answer: TypeAlias = tuple[Array, Array | None]  # labels, and the values asked for or None
 
 
 def predict(
@@ -127,11 +128,11 @@ def _read(model_file: Path, file: Path) -> dict[str, Any]:
         raise
 
 
-def _deciding(model: dict[str, Any], decisions: bool) -> Callable[[Any], Answer]:
+def _deciding(model: dict[str, Any], decisions: bool) -> Callable[[Matrix], Answer]:
     """Return what computes labels and, if asked for, decisions; for regression, numbers."""
     coef, intercept, classes = model["coef_"], model["intercept_"], model.get("classes_")
 
-    def answer(X: Any) -> Answer:
+    def answer(X: Matrix) -> Answer:
         scores = X @ coef.T + intercept
         if classes is None:
             return scores, None
@@ -143,7 +144,7 @@ def _deciding(model: dict[str, Any], decisions: bool) -> Callable[[Any], Answer]
 
 def _calibrated(
     command: Command, model_file: Path, file: Path, options: dict[str, Any]
-) -> Callable[[Any], Answer]:
+) -> Callable[[Matrix], Answer]:
     """Return what computes labels and calibrated probabilities."""
     model = load_model(model_file)
     X, y = command.load(file, **options)
@@ -158,7 +159,7 @@ def _calibrated(
 
     calibrated = CalibratedClassifierCV(FrozenEstimator(model)).fit(_finite(file, X), y)
 
-    def answer(X: Any) -> Answer:
+    def answer(X: Matrix) -> Answer:
         values = calibrated.predict_proba(X)
         return model.classes_[values.argmax(axis=1)], values
 
@@ -169,13 +170,13 @@ def _joined(pieces: tuple[Any, ...]) -> Any:
     return None if pieces[0] is None else np.concatenate(pieces)
 
 
-def _finite(file: Path, X: Any) -> Any:
+def _finite(file: Path, X: Matrix) -> Matrix:
     if not np.isfinite(X.data if sp.issparse(X) else X).all():
         raise ValueError(f"{file} contains NaN or infinity. Replace or remove these values.")
     return X
 
 
-def _lines(labels: Any, values: Any, named: Any) -> Iterator[str]:
+def _lines(labels: Array, values: Array | None, named: Any) -> Iterator[str]:
     if values is None:
         yield from (f"{label}\n" for label in labels.tolist())
         return
@@ -184,7 +185,7 @@ def _lines(labels: Any, values: Any, named: Any) -> Iterator[str]:
         yield f"{label} {' '.join(map(repr, row.tolist()))}\n"
 
 
-def _error(y: Any, numbers: Any) -> tuple[dict[str, Any], str]:
+def _error(y: Array, numbers: Array) -> tuple[dict[str, Any], str]:
     """Return how far numbers are from the targets, as facts and in words."""
     if y.dtype.kind in "US":
         return {}, "No mean squared error: the labels of {file} are not numbers."
@@ -195,7 +196,7 @@ def _error(y: Any, numbers: Any) -> tuple[dict[str, Any], str]:
     return facts, f"Mean squared error {error:.6g}, R2 {r2:.4f} ({len(y)} rows)"
 
 
-def _accuracy(y: Any, labels: Any, classes: Any) -> tuple[dict[str, Any], str]:
+def _accuracy(y: Array, labels: Array, classes: Array) -> tuple[dict[str, Any], str]:
     """Return how many labels are right, as facts and in words."""
     known = 0
     if (y.dtype.kind in "US") == (classes.dtype.kind in "US"):  # both are text or both numbers

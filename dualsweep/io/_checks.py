@@ -18,8 +18,8 @@ MAX_CHARACTER = 0x10FFFF
 
 
 @contextmanager
-def damaged(what: str, advice: str = "") -> Iterator[None]:
-    """Begin the message of any error about content with what is damaged."""
+def blaming(what: str, advice: str = "") -> Iterator[None]:
+    """Turn an error about content into a ValueError that begins with what is damaged."""
     try:
         yield
     except (ValueError, TypeError, OverflowError, RecursionError) as error:

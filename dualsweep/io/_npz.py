@@ -58,7 +58,7 @@ def _read_array(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> Array:
         shape, dtype = read_npy_header(stream)
         if stream.tell() + math.prod(shape) * dtype.itemsize != item.file_size:
             raise ValueError(f"{item.filename} is {dtype} {shape} in {item.file_size} bytes")
-        stream.seek(0)
+    with archive.open(item) as stream:  # a stream that is wound back may not compare its checksum
         array: Array = np.lib.format.read_array(stream, allow_pickle=False)
         stream.read(1)  # at the end, where the checksum is compared
     check_characters(array)

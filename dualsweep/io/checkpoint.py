@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from .._typing import Array, JsonObject
-from ._checks import damaged, parse_object, text_of
+from ._checks import blaming, parse_object, text_of
 from ._npz import read_arrays, write_arrays
 
 SETTINGS = "settings"
@@ -41,7 +41,7 @@ class Checkpoint:
         path = self._file(problem)
         if not path.exists():
             return None
-        with damaged(f"The checkpoint {path} is damaged", ADVICE):
+        with blaming(f"The checkpoint {path} is damaged", ADVICE):
             arrays = read_arrays(path)
             if SETTINGS not in arrays:
                 raise ValueError(f"it lacks {SETTINGS}")

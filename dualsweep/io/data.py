@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._typing import Array, Matrix
-from ._checks import checked_csr, damaged, is_count, whole_numbers
+from ._checks import blaming, checked_csr, is_count, whole_numbers
 from ._npz import read_arrays
 from .store import Store, open_store
 from .svmlight import load_svmlight
@@ -115,7 +115,7 @@ def _csr(path: Path, arrays: dict[str, Array]) -> sp.csr_array:
     if layout.size != 1 or layout.item() not in (b"csr", "csr"):
         raise ValueError(f"{path} has the sparse format {layout!s:.20}; it must be csr.")
     data, indices, indptr, shape = (arrays[name] for name in CSR)
-    with damaged(f"{path} has arrays that do not make a CSR matrix"):
+    with blaming(f"{path} has arrays that do not make a CSR matrix"):
         if shape.shape != (2,) or not all(map(is_count, shape.tolist())):
             raise ValueError(f"shape is {shape!s:.50}")
         return checked_csr(data, indices, indptr, tuple(shape.tolist()))

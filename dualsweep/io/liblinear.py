@@ -5,19 +5,21 @@ from __future__ import annotations
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
 from .._host import to_host
-from .._typing import Array
+from .._typing import Array, JsonObject
 from ..losses import REGRESSION_LOSSES
-from ._checks import check_weights, damaged, whole_numbers
+from ._checks import blaming, check_weights, whole_numbers
 from ._files import atomic_file, naming
 
 if TYPE_CHECKING:
     from ..estimators import LinearSVC, LinearSVR
+
+Attributes: TypeAlias = dict[str, Any]  # of a fitted estimator, by name
 
 MAGIC = b"solver_type"  # the start of a file
 
@@ -126,7 +128,7 @@ def load_liblinear(path: str | Path) -> LinearSVC | LinearSVR:
     return fitted_estimator(*read_liblinear(path))
 
 
-def fitted_estimator(params: dict[str, Any], attributes: dict[str, Any]) -> LinearSVC | LinearSVR:
+def fitted_estimator(params: JsonObject, attributes: Attributes) -> LinearSVC | LinearSVR:
     """Return an estimator with these parameters and attributes."""
     from ..estimators import LinearSVC, LinearSVR  # takes a second, and is not needed to write
 
@@ -135,7 +137,7 @@ def fitted_estimator(params: dict[str, Any], attributes: dict[str, Any]) -> Line
     return model
 
 
-def read_liblinear(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_liblinear(path: str | Path) -> tuple[JsonObject, Attributes]:
     """Return the parameters and attributes of a model, without the import of scikit-learn."""
     path = Path(path)
     if not path.exists():
@@ -150,11 +152,11 @@ def read_liblinear(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
         if name not in PARAMETERS:
             kind = f"{OTHERS[name]} ({name})" if name in OTHERS else f"of type {name or 'unknown'}"
             raise ValueError(f"{path} has a model {kind}; dualsweep reads {', '.join(PARAMETERS)}.")
-        with damaged(f"{path} is a damaged model of LIBLINEAR"):
+        with blaming(f"{path} is a damaged model of LIBLINEAR"):
             return _parse(file, name)
 
 
-def _parse(file: IO[bytes], solver_type: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _parse(file: IO[bytes], solver_type: str) -> tuple[JsonObject, Attributes]:
     """Return the parameters and attributes of a model; ValueError if they make no sense."""
     header = _read_header(file)
     [n_classes], [n_features] = (map(int, header[name]) for name in ("nr_class", "nr_feature"))
@@ -164,7 +166,7 @@ def _parse(file: IO[bytes], solver_type: str) -> tuple[dict[str, Any], dict[str,
     lines = iter(partial(file.readline, MAX_LINE), b"")
     weights = np.fromiter(map(float, chain.from_iterable(map(bytes.split, lines))), np.float64)
 
-    params: dict[str, Any] = dict(PARAMETERS[solver_type])
+    params: JsonObject = dict(PARAMETERS[solver_type])
     regression = params.get("loss") in REGRESSION_LOSSES
     n_rows = 1 if n_classes == 2 and solver_type != JOINT else n_classes
     n_weights = n_rows * (n_features + (bias >= 0))

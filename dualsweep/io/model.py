@@ -15,16 +15,16 @@ from ..losses import REGRESSION_LOSSES
 from ..problems.labels import check_classes
 from ..problems.result import HISTORY_DTYPE
 from ._checks import (
+    blaming,
     check_weights,
     checked_csr,
-    damaged,
     is_count,
     is_number,
     parse_object,
     text_of,
 )
 from ._npz import read_arrays, without_objects, write_arrays
-from .liblinear import MAGIC, fitted_estimator, fitted_weights, read_liblinear
+from .liblinear import MAGIC, Attributes, fitted_estimator, fitted_weights, read_liblinear
 
 if TYPE_CHECKING:
     from ..estimators import LinearSVC, LinearSVR
@@ -121,12 +121,12 @@ def load_model(path: str | Path) -> LinearSVC | LinearSVR:
         certificate is not recomputed, which takes the data: see `dualsweep.certify`.
     """
     model = fitted_estimator(*read_model(path))
-    with damaged(f"{path} is a damaged model"):
+    with blaming(f"{path} is a damaged model"):
         model._validate_params()
     return model
 
 
-def read_model(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_model(path: str | Path) -> tuple[JsonObject, Attributes]:
     """Return the parameters and attributes of a model, without the import of scikit-learn.
 
     The values of the parameters are not checked; for the rest, see `load_model`.
@@ -143,7 +143,7 @@ def read_model(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
             f"{path} is not a model of dualsweep: it lacks {', '.join(missing)}; it has "
             f"{', '.join(list(arrays)[:20]) or 'no arrays'}."
         )
-    with damaged(f"{path} is a damaged model"):
+    with blaming(f"{path} is a damaged model"):
         header = parse_object(text_of(arrays["header"], "header"))
         if not is_count(header.get("format")):
             raise ValueError("its header names no format")
@@ -155,7 +155,7 @@ def read_model(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     )
 
 
-def _parameters(header: JsonObject) -> dict[str, Any]:
+def _parameters(header: JsonObject) -> JsonObject:
     """Return the parameters, with `class_weight` as the dict that it was."""
     params, estimator = header.get("params"), header.get("estimator")
     if estimator not in list(OWN_PARAMETERS) or not isinstance(params, dict):
@@ -168,7 +168,7 @@ def _parameters(header: JsonObject) -> dict[str, Any]:
             raise ValueError(f"{name} is beyond 64 bits")
     weights = params.get("class_weight")
     if isinstance(weights, list | dict):
-        with damaged("class_weight has no pairs of label and weight"):
+        with blaming("class_weight has no pairs of label and weight"):
             weights = dict(weights)
         if not all(map(is_number, weights.values())):
             raise ValueError(f"class_weight is {weights!r:.100}")
@@ -176,10 +176,10 @@ def _parameters(header: JsonObject) -> dict[str, Any]:
     return params
 
 
-def _attributes(header: JsonObject, arrays: dict[str, Array]) -> dict[str, Any]:
+def _attributes(header: JsonObject, arrays: dict[str, Array]) -> Attributes:
     """Return the fitted attributes; ValueError if one is not as `save_model` writes it."""
     coef, intercept, classes = arrays["coef"], arrays["intercept"], arrays.get("classes")
-    fitted: dict[str, Any] = _certificate(header.get("certificate"))
+    fitted: Attributes = _certificate(header.get("certificate"))
     if (classes is None) != (header["estimator"] == "LinearSVR"):
         has = "lacks" if classes is None else "has"
         raise ValueError(f"it {has} classes, but its header names {header['estimator']}")

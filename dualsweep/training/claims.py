@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import _tuning
+from .._typing import Array, Matrix, Sparse
 from ..kernels.products import PRODUCT_ERROR, add_responses, add_weighted_rows
 from ..losses import LOSSES, REGRESSION_LOSSES, Box, Loss
 from ..rows.blocks import Blocks
@@ -34,10 +35,10 @@ NEARLY = 1.0 - 1e-9
 class Statement:
     """A problem as a proof states it, but for the numbers of `Settings`."""
 
-    X: Any  # rows in memory, or blocks
+    X: Matrix | Blocks  # rows in memory, or blocks
     codes: Any  # number of each row's class; of regression None
     target: Any  # of regression; of classes None
-    cost: Any
+    cost: Array
     loss: Box
     joint: str | None  # crammer_singer or weston_watkins
     bias: float  # 0 if there is no penalised intercept
@@ -52,19 +53,19 @@ class Statement:
 class Vectors(NamedTuple):
     """Weights of a problem, a row for each vector, and their intercepts."""
 
-    coef: Any
-    intercept: Any
+    coef: Array
+    intercept: Array
 
 
 class Duals(NamedTuple):
     """The dual variables of a problem that are not 0, by row and then by vector."""
 
-    rows: Any
-    columns: Any
-    values: Any
+    rows: Array
+    columns: Array
+    values: Array
 
 
-def digest(X: Any, labels: Any) -> str:
+def digest(X: Matrix | Blocks, labels: Array) -> str:
     """Return the SHA-256 of rows and labels, as docs/proofs.md describes it."""
     found = sha256(np.array(X.shape, "<i8").tobytes())
     record = np.dtype([("number", "<i8"), ("value", "<f8")])
@@ -95,7 +96,7 @@ def provable(loss: Loss) -> Box:
     return loss
 
 
-def binary_duals(alpha: Any, sign: Any, cost: Any, loss: Loss, free: bool) -> Any:
+def binary_duals(alpha: Array, sign: Array, cost: Array, loss: Loss, free: bool) -> Array:
     """Return feasible dual variables near others, of a problem of one vector.
 
     With a free intercept ``sum_i sign_i a_i`` is exactly 0: dual variables become multiples of a
@@ -118,7 +119,7 @@ def binary_duals(alpha: Any, sign: Any, cost: Any, loss: Loss, free: bool) -> An
     return np.ldexp(numbers.astype(np.float64), unit)
 
 
-def joint_duals(signed: Any, codes: Any, cost: Any, joint: str) -> Duals:
+def joint_duals(signed: Sparse, codes: Array, cost: Array, joint: str) -> Duals:
     """Return feasible dual variables near signed ones of a model, all classes at once."""
     found = signed.tocoo()
     if signed.shape[0] == 1:
@@ -173,7 +174,9 @@ def bounds_of(problem: Statement, sign: Any, vectors: Vectors, duals: Duals) -> 
         ) from error
 
 
-def _scan(problem: Statement, sign: Any, vectors: Vectors, duals: Duals) -> tuple[list[float], Any]:
+def _scan(
+    problem: Statement, sign: Any, vectors: Vectors, duals: Duals
+) -> tuple[list[float], Array]:
     """Return upper bounds on the losses of rows, and on the sizes of their weighted sums."""
     n_features, k = problem.X.shape[1], problem.n_vectors
     w, values = np.ascontiguousarray(vectors.coef.T), duals.values
@@ -201,7 +204,7 @@ def _scan(problem: Statement, sign: Any, vectors: Vectors, duals: Duals) -> tupl
     return losses, np.abs(sums[0] + sums[1]) * (1.0 + ERROR) + ERROR * sums[2]
 
 
-def _single_losses(problem: Statement, rows: slice, sign: Any, scores: Any) -> Any:
+def _single_losses(problem: Statement, rows: slice, sign: Array, scores: Array) -> Array:
     """Return upper bounds on the losses of rows at cost 1, for one vector of weights."""
     target = np.ones(len(sign)) if problem.target is None else problem.target[rows]
     slack, rest = _two_sum(target, -sign * scores[0])
@@ -215,7 +218,7 @@ def _single_losses(problem: Statement, rows: slice, sign: Any, scores: Any) -> A
     return np.nextafter(size * size, np.inf) if loss.diag else size
 
 
-def _joint_losses(joint: str, own: Any, scores: Any) -> Any:
+def _joint_losses(joint: str, own: Array, scores: Array) -> Array:
     """Return upper bounds on the losses of rows at cost 1, for all classes at once."""
     places = np.arange(len(own)), own
     high, low, error = scores
@@ -269,7 +272,7 @@ def _constant_term(problem: Statement, sign: Any, duals: Duals) -> Fraction:
     return Fraction(problem.bias) ** 2 * size
 
 
-def _half_square(sizes: Any) -> Fraction:
+def _half_square(sizes: Array) -> Fraction:
     """Return an upper bound on half the sum of squares."""
     return _sum_rounded_up(np.nextafter(sizes * sizes, np.inf)[sizes != 0.0].tolist()) / 2
 
@@ -288,14 +291,14 @@ def _rounded(value: Fraction, towards: float) -> float:
     return rounded
 
 
-def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+def _two_sum(a: Array, b: Array | float) -> tuple[Array, Array]:
     """Return the sum, and by how much it is rounded."""
     total = a + b
     added = total - a
     return total, (a - (total - added)) + (b - added)
 
 
-def _pieces(X: Any, width: int) -> Iterator[tuple[int, sp.csr_array]]:
+def _pieces(X: Matrix | Blocks, width: int) -> Iterator[tuple[int, sp.csr_array]]:
     """Yield some rows after the other in float64, without zeros, and the number of the first.
 
     Entries that are there twice are summed up as training sums them up.

@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import _tuning
 from .._clock import clock
+from .._typing import Array, Sparse
 from ..newton.host import newton_on_host
 from ..problems.result import ESTIMATES_DTYPE, Progress, Result
 from ..solvers.solve import Start, Started, start_run
@@ -31,20 +32,20 @@ class Fitted:
 
     problems: Problems
     results: list[Result]  # of the problems
-    classes: Any
-    coef: Any
-    intercept: Any
+    classes: Array | None  # of regression None
+    coef: Array
+    intercept: Array
     n_features_in: int
-    dual_coef: Any
-    support: Any
+    dual_coef: Sparse
+    support: Array
     primal_objective: float
     dual_objective: float
     dual_gap: float
     relative_gap: float
     converged: bool
     n_iter: int
-    history: Any
-    estimates: Any
+    history: Array
+    estimates: Array
 
     def attributes(self) -> dict[str, Any]:
         """Return the attributes of an estimator, by name; of regression, without classes."""
@@ -58,7 +59,7 @@ def train(
     context: Context,
     *,
     before: Fitted | None = None,
-    duals: Any = None,
+    duals: Sparse = None,
 ) -> Fitted:
     """Solve the problems that data and settings make, and make a model of their solutions.
 

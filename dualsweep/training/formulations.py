@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from .._typing import Array, Sparse
+from .._typing import Array, ClassWeight, DualPoint, Sparse
 from ..kernels.binary import copy_nonzero, count_support, fill_labels, fill_support
 from ..kernels.certificate import OF_OBJECTIVE
 from ..kernels.losses import sum_losses
@@ -60,7 +60,7 @@ class Formulation(ABC):
     loss: Loss
     together = False  # whether one problem is over all classes
 
-    def __init__(self, settings: Settings, classes: Any, class_weight: Any) -> None:
+    def __init__(self, settings: Settings, classes: Any, class_weight: ClassWeight) -> None:
         self.settings, self.classes, self.class_weight = settings, classes, class_weight
         self.bias = settings.bias
 
@@ -83,11 +83,11 @@ class Formulation(ABC):
         """Return the p-th problem of these rows."""
 
     @abstractmethod
-    def near(self, p: int, rows: LabelledRows, duals: Sparse) -> Any:
+    def near(self, p: int, rows: LabelledRows, duals: Sparse) -> DualPoint:
         """Return feasible dual variables of the p-th problem near signed ones of a model."""
 
     @abstractmethod
-    def signed(self, rows: LabelledRows, alphas: Sequence[Any], first: int = 0) -> Sparse:
+    def signed(self, rows: LabelledRows, alphas: Sequence[DualPoint], first: int = 0) -> Sparse:
         """Return the signed dual variables of some problems, from the `first` on, as CSR."""
 
     @abstractmethod
@@ -120,7 +120,7 @@ class Formulation(ABC):
 class SingleVectors(Formulation):
     """Problems of one vector of weights each."""
 
-    def __init__(self, settings: Settings, classes: Any, class_weight: Any) -> None:
+    def __init__(self, settings: Settings, classes: Any, class_weight: ClassWeight) -> None:
         super().__init__(settings, classes, class_weight)
         self.loss = loss_named(settings.loss, settings.epsilon)
         self.kind = FreeProblem if settings.free_intercept else BinaryProblem
@@ -150,7 +150,7 @@ class SingleVectors(Formulation):
 class OneVersusRest(SingleVectors):
     """A binary problem per class; for two classes, only the second against the first."""
 
-    def __init__(self, settings: Settings, classes: Any, class_weight: Any) -> None:
+    def __init__(self, settings: Settings, classes: Any, class_weight: ClassWeight) -> None:
         super().__init__(settings, classes, class_weight)
         self.positives = [1] if len(classes) == 2 else list(range(len(classes)))
         self.names = [f"class {classes[k]}" for k in self.positives]
@@ -229,7 +229,7 @@ class AllAtOnce(Formulation):
 
     together = True
 
-    def __init__(self, settings: Settings, classes: Any, class_weight: Any) -> None:
+    def __init__(self, settings: Settings, classes: Any, class_weight: ClassWeight) -> None:
         super().__init__(settings, classes, class_weight)
         if settings.free_intercept:
             raise ValueError(
@@ -250,7 +250,7 @@ class AllAtOnce(Formulation):
             n_classes=len(self.classes),
         )
 
-    def near(self, p: int, rows: LabelledRows, duals: Sparse) -> Any:
+    def near(self, p: int, rows: LabelledRows, duals: Sparse) -> DualPoint:
         problem = self.problem(p, rows)
         y, cost = problem.y, problem.cost
         if problem.n_classes == 2:
@@ -268,7 +268,7 @@ class AllAtOnce(Formulation):
         values[columns == y[places]] = 0.0
         return problem.alpha_from(places, columns, values)
 
-    def signed(self, rows: LabelledRows, alphas: Sequence[Any], first: int = 0) -> Sparse:
+    def signed(self, rows: LabelledRows, alphas: Sequence[DualPoint], first: int = 0) -> Sparse:
         problem = self.problem(0, rows)
         y, k = problem.y, problem.n_classes
         places, columns, values = problem.nonzero(alphas[0])
@@ -330,7 +330,7 @@ FORMULATIONS: dict[str, type[OneVersusRest | AllAtOnce]] = {
 
 
 def formulation_of(
-    settings: Settings, classes: Any = None, class_weight: Any = None
+    settings: Settings, classes: Any = None, class_weight: ClassWeight = None
 ) -> Formulation:
     """Return the formulation that settings ask for."""
     if settings.loss in REGRESSION_LOSSES:

@@ -30,7 +30,7 @@ class Problems(ABC):
     def __init__(self, formulation: Formulation, n_rows: int) -> None:
         self.formulation, self.n_rows, self.names = formulation, n_rows, formulation.names
 
-    def fits(self, duals: Any) -> bool:
+    def fits(self, duals: Sparse) -> bool:
         """Return whether signed dual variables are of as many rows, and finite."""
         shape = (self.formulation.n_weight_rows, self.n_rows)
         return duals.shape == shape and bool(np.isfinite(duals.data).all())
@@ -40,7 +40,7 @@ class Problems(ABC):
         settings: Settings,
         context: Context,
         seconds: float,
-        duals: Any,
+        duals: Sparse,
         watch: Callable[[int, Progress], bool],
     ) -> list[Result] | None:
         """Solve all problems at once; return None if they are `SeparateProblems`."""
@@ -49,12 +49,12 @@ class Problems(ABC):
     def complete(self, results: list[Result]) -> None:  # noqa: B027
         """Give problems that were not begun weights of some use beside the others, in place."""
 
-    def attributes(self, *ws: Any) -> dict[str, Any]:
+    def attributes(self, *ws: Array) -> dict[str, Any]:
         """Return classes, coefficients and intercepts for the weights of the problems."""
         return self.formulation.attributes(*ws)
 
     @abstractmethod
-    def dual_coef(self, results: list[Result]) -> Any:
+    def dual_coef(self, results: list[Result]) -> Sparse:
         """Return the model's signed dual variables."""
 
     def support(self, dual_coef: Sparse) -> Array:
@@ -74,7 +74,7 @@ class SeparateProblems(Problems):
     def problem(self, p: int) -> Any:
         """Return the p-th problem."""
 
-    def start(self, p: int, duals: Any) -> Start:
+    def start(self, p: int, duals: Sparse) -> Start:
         """Return where to start near signed dual variables of some model; cold by default."""
         return Start()
 

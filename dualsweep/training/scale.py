@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .._typing import Array
 from ..losses import REGRESSION_LOSSES
 from .settings import Settings
 
@@ -21,7 +22,7 @@ NORMALISED, LEAST, MOST = 1e-5, 1e-250, 1e100
 
 
 @np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
-def unit_cost(data: Any, y: Any, settings: Settings) -> float:
+def unit_cost(data: Any, y: Array, settings: Settings) -> float:
     """Return the cost that all values of C are relative to, 1 if nothing can be said.
 
     A visit changes the response of row i by up to ``C |x_i|^2``, which is 1 on average at this C:
@@ -40,7 +41,7 @@ def unit_cost(data: Any, y: Any, settings: Settings) -> float:
     return float(np.clip(unit, LEAST, MOST)) if 0.0 < unit < np.inf else 1.0
 
 
-def _spread(target: Any, weight: Any, around_mean: bool) -> float:
+def _spread(target: Array, weight: Array, around_mean: bool) -> float:
     """Return the standard deviation, or root mean square; 1 if it is 0."""
     target = np.where(weight > 0.0, target, 0.0)
     largest = np.abs(target).max(initial=0.0)  # its square may be too large
@@ -50,7 +51,7 @@ def _spread(target: Any, weight: Any, around_mean: bool) -> float:
     return spread if spread > 0.0 else 1.0
 
 
-def _squared_length(data: Any, weight: Any) -> float:
+def _squared_length(data: Any, weight: Array) -> float:
     """Return the mean squared length of a row, or of one with typical entries; 1 if it is 0."""
     squares, counts = sum(data.column_sums(weight))
     filled = squares > 0.0

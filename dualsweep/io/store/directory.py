@@ -24,7 +24,7 @@ from zlib import crc32
 
 from ... import _tuning
 from ..._typing import JsonObject
-from .._checks import damaged, is_count, parse_object
+from .._checks import blaming, is_count, parse_object
 from .._files import (
     already_exists,
     mode_of,
@@ -71,7 +71,7 @@ def read_header(path: Path) -> JsonObject:
     file = path / HEADER
     if not file.is_file():
         raise ValueError(f"{path} is not a store: it has no {HEADER}.")
-    with naming(file), damaged(f"{file} is damaged"):
+    with naming(file), blaming(f"{file} is damaged"):
         if file.stat().st_size > _tuning.MAX_JSON:
             raise ValueError(f"it has more than {_tuning.MAX_JSON:,} bytes")
         header = parse_object(file.read_bytes().decode())
@@ -83,7 +83,7 @@ def read_header(path: Path) -> JsonObject:
             f"{path} has store version {header.get('version')!r:.20}, but this version of "
             f"dualsweep reads {VERSION}. Update dualsweep, or convert the data again."
         )
-    with damaged(f"{file} is damaged"):
+    with blaming(f"{file} is damaged"):
         if crc is not None and crc != crc32(content):
             raise ValueError("it differs from its checksum")
         _check_header(header)

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..._typing import Array, JsonObject
-from .._checks import check_characters, check_indices, check_indptr, damaged
+from .._checks import blaming, check_characters, check_indices, check_indptr
 from .._files import naming
 from .._npz import read_npy_header
 from .directory import ARRAYS, CRC, array_file, canonical, read_header
@@ -178,7 +178,7 @@ class Store:
         if checked is None or checked.version != version:
             if crc32(content.data) != block[name][CRC]:
                 raise ValueError(f"The store is damaged: {path} differs from its checksum.")
-            with damaged(f"The store is damaged: {path}"):
+            with blaming(f"The store is damaged: {path}"):
                 checked = Checked(version, *self._inspect(name, content, block))
             self._checked[path] = checked
         return content[checked.start :].view(checked.dtype)

@@ -154,8 +154,8 @@ def convert_svmlight(
             raise ValueError(f"{file} has no rows.")
         for b in range(n_to_shift):
             writer.change(b, "indices", lambda indices: indices + 1)
-        label_type = np.dtype(np.int64) if integers else None
-        store = writer.finish(max(highest + 1 - base, 0), label_type)
+        writer.n_features = max(highest + 1 - base, 0)
+        store = writer.finish(np.dtype(np.int64) if integers else None)
     store.path = Path(path)
     return store
 
@@ -175,7 +175,7 @@ class StoreWriter:
         self._dtype = None if dtype is None else np.dtype(dtype)
         if self._dtype not in (None, *FLOATS):
             raise ValueError(f"dtype must be float32 or float64, but is {self._dtype}.")
-        self._folder, self._n_features = folder, n_features
+        self._folder, self.n_features = folder, n_features
         self._block_bytes = self._room = block_bytes
         self._pending: list[tuple[Array, ...]] = []  # rows of the next block, as in `ARRAYS`
         self._label_types: set[np.dtype] = set()
@@ -188,11 +188,11 @@ class StoreWriter:
         n_rows, n_features = rows.shape
         if labels.shape != (n_rows,):
             raise ValueError(f"X has {n_rows} rows, but y has the shape {labels.shape}.")
-        if self._n_features is None:
-            self._n_features = n_features
-        if n_features != self._n_features:
+        if self.n_features is None:
+            self.n_features = n_features
+        if n_features != self.n_features:
             raise ValueError(
-                f"X has {n_features} features, but chunks of this store have {self._n_features}."
+                f"X has {n_features} features, but chunks of this store have {self.n_features}."
             )
         if self._dtype is None:
             self._dtype = rows.dtype if rows.dtype in FLOATS else np.dtype(np.float64)
@@ -254,11 +254,10 @@ class StoreWriter:
                 crc = crc32(part, crc)
         self.blocks[b][name] = {"bytes": size, CRC: crc}
 
-    def finish(self, n_features: int | None = None, label_type: np.dtype | None = None) -> Store:
+    def finish(self, label_type: np.dtype | None = None) -> Store:
         """Write the last block and the header, with labels of one type, and open the store."""
         self.flush()
-        n_features = self._n_features if n_features is None else n_features
-        if n_features is None or self._dtype is None or not self.blocks:
+        if self.n_features is None or self._dtype is None or not self.blocks:
             raise ValueError("X has no rows.")
         if len(self._label_types) > 1:
             label_type = np.result_type(*self._label_types)
@@ -266,5 +265,5 @@ class StoreWriter:
             for b in range(len(self.blocks)):
                 self.change(b, "y", lambda y: y.astype(label_type))
         n_rows = sum(block["rows"] for block in self.blocks)
-        write_header(self._folder, (n_rows, n_features), self._dtype.name, self.blocks)
+        write_header(self._folder, (n_rows, self.n_features), self._dtype.name, self.blocks)
         return Store(self._folder)

@@ -331,8 +331,7 @@ def _parse_ahead(
 ) -> Iterator[tuple[Memory, Block]]:
     """Yield the block of each chunk, in their order, while the next chunks are being parsed."""
     if n_threads == 1:
-        for memory, text in chunks:
-            yield memory, parse(memory, text)
+        yield from ((memory, parse(memory, text)) for memory, text in chunks)
         return
     waiting: deque[tuple[Memory, Future[Block]]] = deque()
     with ThreadPoolExecutor(n_threads) as pool:

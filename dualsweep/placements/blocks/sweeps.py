@@ -51,10 +51,6 @@ SAME_WEIGHTS = 1e-9
 NONE = np.empty(0)  # written in place of the best dual point before there is one
 
 
-class DamagedStateError(ValueError):
-    """A state to resume from that no run can have been in."""
-
-
 def room_for_blocks(memory: int, n_rows: int, n_weights: int, dual_bytes: int = 8) -> int:
     """Return the bytes of `memory` that dual variables and weights leave."""
     return memory - 2 * dual_bytes * n_rows - 3 * 8 * n_weights
@@ -155,17 +151,19 @@ class BlockProblem(RemoteProblem):
             _add_totals(chunk, alpha, w, length, compensated, totals)
         return totals
 
-    def check_state(self, alphas: list[BlockDuals], w: Array) -> None:
-        """Raise unless all `alphas` are feasible, and w are the weights of the first.
+    def find_flaw(self, alphas: list[BlockDuals], w: Array) -> str | None:
+        """Say if any of `alphas` is not feasible, or w are not the weights of the first.
 
-        A certificate takes that for granted, and a file may hold anything.
+        A certificate takes both for granted, and a file may hold anything.
         """
         weights, size = np.zeros_like(w), 0.0
         for chunk in self.chunks():
-            size += _check_duals(chunk, alphas)
+            if not _are_feasible(chunk, alphas):
+                return "alpha is not within its bounds"
+            size += _summed(chunk, alphas[0])
             _add_weights(chunk, alphas[0], weights)
-        if not float(np.linalg.norm(weights - w)) <= SAME_WEIGHTS * size:
-            raise DamagedStateError("w is not the weights of alpha")
+        same = float(np.linalg.norm(weights - w)) <= SAME_WEIGHTS * size
+        return None if same else "w is not the weights of alpha"
 
 
 # Functions rather than nested loops, whose variables would keep a block of the group before.
@@ -187,11 +185,12 @@ def _add_totals(
         totals += block.totals(used, alpha[rows], w, length, slack, compensated=compensated)
 
 
-def _check_duals(chunk: Chunk, alphas: list[BlockDuals]) -> float:
-    """Return the sum of norms of the first; raise unless all are feasible."""
-    if not all(block.is_feasible(alpha[rows]) for alpha in alphas for rows, block in chunk):
-        raise DamagedStateError("alpha is not within its bounds")
-    return sum(block.summed(alphas[0][rows]) for rows, block in chunk)
+def _are_feasible(chunk: Chunk, alphas: list[BlockDuals]) -> bool:
+    return all(block.is_feasible(alpha[rows]) for alpha in alphas for rows, block in chunk)
+
+
+def _summed(chunk: Chunk, alpha: BlockDuals) -> float:
+    return sum(block.summed(alpha[rows]) for rows, block in chunk)
 
 
 class BlockSweeper:
@@ -215,9 +214,12 @@ class BlockSweeper:
         """Resume from the state that was read, if any, and write the state after each pass."""
         if saving.read is not None:
             try:
-                self._resume(run, saving.read)
-            except DamagedStateError as error:
+                alphas = self._restore(run, saving.read)
+            except ValueError as error:
                 raise saving.damaged(error) from error
+            flaw = self.problem.find_flaw(alphas, run.w)
+            if flaw is not None:
+                raise saving.damaged(flaw)
             saving.resumed(run.epoch)
         run.save = lambda: saving.write(self.state(run))
 
@@ -230,22 +232,19 @@ class BlockSweeper:
             "rng": self.rng,
         }
 
-    def _resume(self, run: PointRun, arrays: dict[str, Array]) -> None:
+    def _restore(self, run: PointRun, arrays: dict[str, Array]) -> list[BlockDuals]:
         rng = arrays.get("rng")
         if rng is None or rng.dtype != self.rng.dtype or rng.shape != self.rng.shape:
-            raise DamagedStateError("rng is missing")
+            raise ValueError("rng is missing")
+        self.rng = rng
         names = ["alpha", "best_alpha"]
         best = arrays.get("best_alpha")
         if best is not None and best.dtype == NONE.dtype and best.shape == NONE.shape:
             names.remove("best_alpha")
         zero = self.problem.zero_alpha
-        try:
-            alphas = [unpacked_duals(name, arrays.get(name), zero()) for name in names]
-            run.restore(arrays, alphas[0], alphas[1] if len(alphas) > 1 else None)
-        except ValueError as error:
-            raise DamagedStateError(error) from error
-        self.problem.check_state(alphas, run.w)
-        self.rng = rng
+        alphas = [unpacked_duals(name, arrays.get(name), zero()) for name in names]
+        run.restore(arrays, alphas[0], alphas[1] if len(alphas) > 1 else None)
+        return alphas
 
     def sweep(self, run: PointRun, w: Array) -> tuple[int, float]:
         order = np.arange(len(self.problem.sizes))

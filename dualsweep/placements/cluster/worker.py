@@ -46,7 +46,7 @@ class Description(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A question to partitions of the p-th problem, but for the weights that are sent with it."""
+    """A question to partitions of the p-th problem, without the weights that are sent with it."""
 
     p: int
     question: Question[...]
@@ -61,7 +61,7 @@ class StoreBlock(NamedTuple):
     b: int
 
     def read(self, mapped: bool = False) -> Sparse:
-        """Return the rows, mapped if they are not to be looked at."""
+        """Return the rows, only mapped if nothing reads them."""
         store = _store(self.path, self.fingerprint)
         return (store.block if mapped else store.read)(self.b)[0]
 
