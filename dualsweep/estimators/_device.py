@@ -112,7 +112,7 @@ def _checked(X: Any) -> Any:
 def _is_here(array: Any, name: str, X: Any, space: Space) -> bool:
     """Return whether labels or weights are where X is; ValueError if on another device."""
     library = _library(array)
-    if library not in ("cupy", "torch", "array_api_strict"):
+    if library not in ("cupy", "torch", "array_api_strict") or not hasattr(array, "device"):
         return False
     if library != _library(X) or array.device != space.device:
         raise ValueError(

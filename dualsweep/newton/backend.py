@@ -15,7 +15,7 @@ from .tuning import Tuning
 
 
 class StartOverError(Exception):
-    """The slacks of some rows were lost: compute them again from the weights."""
+    """The slacks of some rows were lost: the method begins again from the runs' points."""
 
 
 class Measured(NamedTuple):
@@ -53,7 +53,7 @@ class Hessian(Protocol):
     space: Arrays = Arrays()
 
     def in_use(self) -> AbstractContextManager[None]:
-        """Return a ``with`` block for products; at its end, threads are released."""
+        """Return a ``with`` block for products, which lets threads go at its end."""
         return nullcontext()
 
     def product(self, p: DeviceArray) -> DeviceArray:
@@ -63,7 +63,7 @@ class Hessian(Protocol):
         """Return the dot product of each problem's columns."""
 
     def precondition(self, residual: DeviceArray) -> DeviceArray:
-        """Return about the inverse of the Hessian times a residual."""
+        """Return an approximate inverse of the Hessian, times a residual."""
         return residual
 
     def rounded(self, gradient: DeviceArray) -> DeviceArray:
@@ -98,7 +98,10 @@ class Backend(Protocol):
         """
 
     def along(self, w: DeviceArray, p: DeviceArray, gradient: DeviceArray) -> Array:
-        """Return per problem the products of w, p and the gradient with p, w and p penalised."""
+        """Return per problem the dot products of w, p and the gradient with p.
+
+        In the first two, weights count as far as they are penalised.
+        """
 
     def aim(self, p: DeviceArray, rho: Array) -> Array:
         """Let p be a whole step; return `slope` at its end."""
@@ -110,7 +113,7 @@ class Backend(Protocol):
         """
 
     def search(self, line_search: Callable[[slice], Array]) -> Array:
-        """Return what a line search finds, here for all problems at once."""
+        """Return the steps that a line search finds, here for all problems at once."""
         return line_search(slice(0, len(self.runs)))
 
     def move(self, w: DeviceArray, p: DeviceArray, t: Array) -> DeviceArray:

@@ -25,9 +25,10 @@ PADDING = 16
 class BinarySlacks(MemorySlacks):
     """The slacks of a binary problem.
 
-    A pass over a few million entries takes a millisecond with many threads, and Python would take
-    another to hand it over: passes are phases that a team of threads does. Where several problems
-    have passes in common (`measure_together`, `aim_together`), a problem is the work of one thread.
+    A pass over a few million entries takes a millisecond with many threads, and Python takes
+    another to hand it over. So passes, and the Gram matrix of sparse rows, are phases of one kernel
+    that a team of threads stays in. If several problems share passes (`measure_together`,
+    `aim_together`), a problem is the work of one thread.
     """
 
     tuning = DIRECT
@@ -40,7 +41,7 @@ class BinarySlacks(MemorySlacks):
         self.weight, self.exact = np.zeros(n), False
         # How many parts there are, and how many where each adds to weights of its own.
         self.parts, self.adding = self.passes.count_fine_parts(n)
-        self.shared = False  # whether threads are divided among several problems, not among parts
+        self.shared = False  # whether threads are divided among several problems
 
     def detach(self) -> None:
         """Drop the rows, and a Gram matrix as large as many of them."""
@@ -142,7 +143,7 @@ class BinarySlacks(MemorySlacks):
 
     @property
     def n_parts(self) -> int:
-        """How many parts the passes of a problem have that is measured beside others, or alone."""
+        """How many parts a pass has: one if threads are divided among problems."""
         return 1 if self.shared else self.parts
 
     def _do(self, phase: int, count: int, *numbers: float) -> Array:

@@ -12,7 +12,7 @@ from ..problems.run import poll_all
 from .backend import Backend, Hessian, StartOverError
 from .tuning import Tuning
 
-# A direction that is not finite ends the method. (Each thread has settings of its own.)
+# A direction that is not finite ends the method, silently. These settings are of one thread.
 silent = np.errstate(over="ignore", invalid="ignore", divide="ignore")
 
 # The arrays of an `Iterate` with an entry per problem.
@@ -31,7 +31,7 @@ def newton(backend: Backend) -> None:
 
 
 class Iterate:
-    """The weights w of some problems, the gaps they leave, and how they move on."""
+    """The weights w of some problems, their gaps, and the next step."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend, self.steps = backend, 0
@@ -44,7 +44,7 @@ class Iterate:
         n = len(self.backend.runs)
         self.tol = np.array([run.tol for run in self.backend.runs])
         self.step, self.settled = np.zeros(n), np.zeros(n, bool)  # since slacks were last measured
-        self.tried = np.full(n, np.inf)  # what was near enough for an attempt that failed
+        self.tried = np.full(n, np.inf)  # the gap at the last attempt at a certificate
         self.stuck, self.fresh = np.zeros((2, n), bool)  # fresh: adopted since the last step
         self.by_factors = np.full(n, self.backend.direct_worth == 0.0)
 
@@ -130,7 +130,7 @@ class Iterate:
             setattr(self, name, getattr(self, name)[stay])
 
     def move(self, going: Array) -> Array:
-        """Take a step of the problems that are going; return which of them it led anywhere."""
+        """Step the problems that are going; return which of them moved."""
         p = self.direction(going)
         wp, pp, first = self.backend.along(self.w, p, self.gradient)
         todo = going & np.isfinite(pp) & (first < 0.0)
@@ -144,7 +144,7 @@ class Iterate:
         return self.step > 0.0
 
     def direction(self, going: Array) -> DeviceArray:
-        """Return ``-Hessian^-1 gradient`` of the problems that are going, or about that."""
+        """Return about ``-Hessian^-1 gradient`` of the problems that are going."""
         backend, p = self.backend, None
         iterative = going & ~self.by_factors
         if iterative.any():
@@ -201,11 +201,10 @@ def conjugate_gradients(
     tuning: Tuning,
     stop: Callable[[], bool],
 ) -> tuple[DeviceArray, Array]:
-    """Solve ``Hessian p = -gradient`` for the problems that are wanted.
+    """Solve ``Hessian p = -gradient`` for the wanted problems.
 
-    Only the part `left` of each gradient, as the preconditioner measures it, may be left. Gives up
-    after `most` steps, or when `stop` returns true. Returns the solutions, 0 for problems that are
-    not wanted, and which of them are less accurate than that.
+    Stop when the preconditioned residual is the part `left` of the gradient's, after `most` steps,
+    or if told to. Return the solutions, 0 for other problems, and which are less accurate.
     """
     space, xp = hessian.space, hessian.space.xp
     active = space.asarray(wanted)

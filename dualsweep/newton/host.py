@@ -177,8 +177,8 @@ def measure_together(
 ) -> tuple[Array, Array]:
     """Return what `BinarySlacks.measure` does, for several problems in one pass.
 
-    What a problem does for itself, one thread does for all rows: in parts of the rows, for each
-    problem, most of the time would be Python's.
+    One thread does a problem's own work for all rows: with parts of the rows for each problem,
+    Python would take most of the time.
     """
     passes, members = slacks[0].passes, slacks[0].members
     coef = np.empty((len(members), len(slacks)), order="F")

@@ -147,9 +147,9 @@ class MulticlassSlacks(MemorySlacks):
         return BlockHessian(self, rho)
 
     def _factorise(self, rho: float) -> None:
-        """Make factors of about the Hessian's blocks of one class each.
+        """Make approximate factors of the Hessian's blocks of one class each.
 
-        To precondition with them, some of many rows stand for all, and float32 is enough.
+        For a preconditioner, a sample of many rows and float32 are enough.
         """
         curved, d = self.curved_rows(), self.passes.n_weights
         diagonal = np.empty(curved.free.shape)
@@ -235,7 +235,7 @@ class BlockHessian(Hessian):
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        yield
+        yield  # after an error, threads leave by themselves within a millisecond
         self.team.dismiss()
 
 

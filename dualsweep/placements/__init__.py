@@ -36,8 +36,8 @@ IN_MEMORY_ROW = 128
 def load_if_it_fits(X: Any, y: Any, memory_limit: int | None) -> tuple[Any, Any]:
     """Return a store as rows and labels if these fit into memory, and anything else as it is.
 
-    The arrays are there twice while a store is loaded, and then the weights beside them. Its own
-    labels are used if y is None.
+    While a store is loaded its arrays exist twice; later the weights are beside them. A store has
+    labels of its own, for y = None.
     """
     if isinstance(X, Blocks):
         rows = int(np.sum(X.block_bytes))

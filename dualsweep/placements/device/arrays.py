@@ -1,4 +1,4 @@
-"""Where arrays live: a namespace of the array API standard, and one of its devices."""
+"""Where arrays are: a library by its array API namespace, and one of its devices."""
 
 from __future__ import annotations
 
@@ -53,11 +53,10 @@ class Space(Arrays):
 
     @contextmanager
     def products(self, rough: bool = False) -> Iterator[None]:
-        """Within the block, multiply float32 as such, or roughly where that is faster.
+        """Return a block that multiplies float32 as such, or roughly where that is faster.
 
-        Roughly means factors rounded to 10 bits (TF32): by torch on CUDA devices, where a product
-        takes a fifth of the time. Whatever torch was told to do before is restored; other threads
-        that come here wait until then.
+        Torch on CUDA devices can round factors to 10 bits (TF32), for a product in a fifth of the
+        time. Its setting is restored at the end; other threads that come here wait until then.
         """
         if not self._is_cuda:
             yield
@@ -78,7 +77,7 @@ class Space(Arrays):
                 setattr(settings, name, before)
 
     def free_bytes(self) -> float:
-        """Return how much memory the device has left; infinity where that is not its own."""
+        """Return how much memory the device has left; infinity if it shares the host's."""
         if self.library == "cupy":
             import cupy
 
@@ -106,9 +105,9 @@ class Space(Arrays):
 
 
 class OnHost:
-    """An array that the device has no room for: in host memory, its slices of rows moved as needed.
+    """An array in host memory, because the device has no room for it.
 
-    What is taken out of it, ``array[part, :]``, is a copy on the device.
+    ``array[part, :]`` is a copy on the device.
     """
 
     def __init__(self, space: Space, shape: tuple[int, int], dtype: DeviceDType) -> None:

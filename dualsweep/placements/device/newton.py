@@ -36,8 +36,8 @@ FEW_COLUMNS = 50
 # Rows of a Gram matrix that are gathered at a time hold so many numbers.
 GATHERED = 1 << 26
 
-# Parts of its diagonal that are added to a Hessian that is singular as far as rounding tells: where
-# features repeat each other and costs are large, the identity drowns in the rest.
+# Where features repeat each other and costs are large, the identity drowns in the rounding of the
+# Hessian. These multiples of its diagonal are added, one after the other, until it is regular.
 REGULAR = 1e-14, 1e-11, 1e-8
 
 # A Hessian is made only of so many weights: of a class, or of all where they are one problem.
@@ -53,10 +53,10 @@ def is_narrow(rows: DeviceRows, tol: float) -> bool:
 
 
 def bytes_per_class(rows: DeviceRows, terms: Terms, tol: float) -> float:
-    """Return how much memory training takes per class, at most, besides the rows and their slices.
+    """Return how much memory training takes per class, at most, besides the rows and their parts.
 
-    With a number per row and class there are slacks, changes of them, how free dual variables are
-    (and again for some classes), dual variables of the best point and of another, and anchors.
+    Tables of rows and classes: slacks, their changes, how dual variables move (and again for some
+    classes), dual variables of the best point and of another, and anchors.
     """
     arrays = 6 if terms.smooth else 7
     return rows.n_rows * arrays * (4 if is_narrow(rows, tol) else 8)
@@ -65,7 +65,8 @@ def bytes_per_class(rows: DeviceRows, terms: Terms, tol: float) -> float:
 class DeviceSolver:
     """The best weights and dual variables so far of several problems, and their runs.
 
-    Both are on the device, with a column per class. Squared norms of the rows include the bias;
+    Both are on the device, with a column per class: certificates of all problems come from the same
+    products, so a `PointRun` for each would not do. Squared norms of the rows include the bias;
     `alpha` are feasible dual variables to start from, if there are any.
     """
 
@@ -83,7 +84,7 @@ class DeviceSolver:
         self.norm = xp.sqrt(sqnorm + rows.n_weights * SMALLEST)
         self.w = self.space.zeros((rows.n_weights, terms.n_columns), xp.float64)
         self.alpha: DeviceArray | None = None  # zeros
-        if alpha is not None:  # and the weights that they make up
+        if alpha is not None:  # certify it with its weights
             w = self.space.zeros(self.w.shape, xp.float64)
             for part in self.parts:
                 b = xp.astype(alpha[part, :], xp.float64, copy=False)
@@ -108,7 +109,7 @@ class DeviceSolver:
     def filled(
         self, n_columns: int, dtype: DeviceDType, values: Callable[[slice], DeviceArray]
     ) -> DeviceArray:
-        """Return a table of a number per row and column, filled in slice by slice."""
+        """Return a table of a number per row and column, filled part by part."""
         out = self.rows.table(n_columns, dtype)
         for part in self.parts:
             out[part, :] = self.space.xp.astype(values(part), dtype, copy=False)
@@ -263,7 +264,7 @@ class DeviceBackend(Backend):
         return None if self.anchor is None else self.anchor[part, :]
 
     def moves(self, part: slice, free: DeviceArray) -> Moves:
-        """Return how the dual variables of a slice move, given which are free."""
+        """Return how the dual variables of a part move, given which are free."""
         return Moves(free[part, :], None if self.bound is None else self.bound[part, :])
 
     def measure(self, w: DeviceArray, rho: Array, step: Array, settled: Array) -> Measured:
@@ -345,7 +346,7 @@ class DeviceBackend(Backend):
         return hessian
 
     def _gram(self, scale: DeviceArray) -> DeviceArray:
-        """Return ``sum_i scale_i x_i x_i'``; anything if told to stop."""
+        """Return ``sum_i scale_i x_i x_i'`` in float64; anything if told to stop."""
         xp, d = self.xp, self.rows.n_weights
         places = xp.nonzero(scale)[0]
         out = self.space.zeros((d, d), xp.float64)
@@ -359,10 +360,10 @@ class DeviceBackend(Backend):
         return out
 
     def _solved(self, hessian: DeviceArray, gradient: DeviceArray) -> DeviceArray:
-        """Return ``-(I + hessian)^-1 gradient``, or another direction that descends.
+        """Overwrite the Hessian; return ``-(I + hessian)^-1 gradient``, or what else descends.
 
-        The Hessian is changed. Where it is singular, or the direction leads up, more is added to
-        its diagonal, until nothing but the gradient is left.
+        Where it is singular, or the direction leads up, more is added to its diagonal. If nothing
+        helps, the direction is the negative gradient.
         """
         xp = self.xp
         eye = xp.eye(hessian.shape[0], dtype=xp.float64, device=self.space.device)

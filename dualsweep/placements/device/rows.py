@@ -1,7 +1,7 @@
 """Rows on a device: the passes of `dualsweep.rows.passes`, by matrix products.
 
-A pass takes the rows a slice at a time, so that what it makes of them, a number per row and class,
-fits into memory. The bias is one extra weight, and never a column of X.
+A pass takes a part of the rows at a time, so that a number per row and class fits into memory. The
+bias is one extra weight, and never a column of X.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ...rows.functions import EPS
 from ...rows.passes import chunks
 from .arrays import OnHost, Space
 
-# Numbers that an array made of a slice of the rows has at most on a device.
-SLICE = 1 << 26
+# Numbers that an array made of a part of the rows has at most on a device.
+PART = 1 << 26
 
-# A copy of X in float64 is kept where it takes at most this part of the memory that is free;
-# else a slice is converted each time it is needed.
+# A copy of X in float64 is kept if it takes at most this share of the free memory; else parts are
+# converted each time they are needed.
 WIDE_PART = 0.125
 
 # Features of a dense row that are multiplied at a time. The error of a sum grows with the number of
@@ -44,15 +44,15 @@ class DeviceRows(ABC):
         return rows
 
     def table(self, n_classes: int, dtype: DeviceDType) -> DeviceArray:
-        """Return an array of anything with a number per row and class, to be used in slices."""
+        """Return an uninitialised array of a number per row and class, to be used in parts."""
         shape = (self.n_rows, n_classes)
         return OnHost(self.space, shape, dtype) if self.spilled else self.space.empty(shape, dtype)
 
     def parts(self, n_classes: int) -> list[slice]:
-        """Cut the rows into slices for arrays with so many columns."""
+        """Cut the rows into parts for arrays with so many columns."""
         free = min(self.space.free_bytes(), self.limit)
         each = _tuning.SLICE_BYTES
-        most = _tuning.HOST_SLICE if free == float("inf") else min(SLICE, int(free / each))
+        most = _tuning.HOST_SLICE if free == float("inf") else min(PART, int(free / each))
         width = n_classes + self._width
         if most < width and self.spilled:
             raise MemoryError(
@@ -98,7 +98,7 @@ class DeviceRows(ABC):
     @property
     @abstractmethod
     def _width(self) -> int:
-        """Numbers per row of what a slice of X is converted to."""
+        """Numbers per row of what a part of X is converted to."""
 
     @abstractmethod
     def rounding(self, part: slice) -> DeviceArray:
@@ -141,7 +141,7 @@ class DenseDeviceRows(DeviceRows):
         return self.n_features
 
     def _block(self, part: slice, dtype: DeviceDType) -> DeviceArray:
-        """Return a slice of X in another precision."""
+        """Return a part of X in another precision."""
         xp, X = self.xp, self.X
         if X.dtype == dtype:
             return X[part, :]
@@ -191,8 +191,8 @@ class DenseDeviceRows(DeviceRows):
 class SparseDeviceRows(DeviceRows):
     """Rows of a CSR matrix: CuPy's, multiplied by cuSPARSE, or SciPy's with NumPy's namespace.
 
-    Products are in float64. The transpose of each slice is kept as CSR too: X is there twice, and
-    multiplying by the transpose of a CSR matrix would take several times as long.
+    Products are in float64. The transpose of each part is kept as CSR too, so X is there twice:
+    a product with the transpose of a CSR matrix takes several times as long.
     """
 
     def __init__(self, space: Space, X: DeviceArray, bias: float) -> None:
@@ -205,7 +205,7 @@ class SparseDeviceRows(DeviceRows):
         return int(self.X.nnz / max(self.n_rows, 1)) + 1
 
     def _piece(self, part: slice) -> tuple[DeviceArray, DeviceArray]:
-        """Return a slice of X and its transpose."""
+        """Return a part of X and its transpose."""
         key = (part.start, part.stop)
         if key not in self._pieces:
             piece = self.X if key == (0, self.n_rows) else self.X[part]

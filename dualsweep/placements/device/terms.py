@@ -1,9 +1,9 @@
-"""The part of the objective that depends on the rows, slice by slice, by formulation.
+"""What the objective and its dual need of the rows, by formulation, for a part of the rows.
 
-Arrays have a row per row of a slice and a column per class. What is added up over the rows is added
-up per problem: for each column where classes have problems of their own (`BinaryTerms`), for all of
-them together where all classes are one problem (`MulticlassTerms`). The formulas are those of
-`dualsweep.kernels`, and of `dualsweep.losses` on arrays.
+Arrays have a row per row of a part and a column per class. Sums over the rows are per problem: of
+each column if classes have problems of their own (`BinaryTerms`), of all columns if all classes are
+one problem (`MulticlassTerms`). The formulas are those of `dualsweep.kernels`, which go row by row,
+and of `dualsweep.losses`; devices need them for whole arrays.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Moves(NamedTuple):
 class Sizes(NamedTuple):
     """What rounding is in proportion to, in a certificate."""
 
-    norm: DeviceArray  # of each row of a slice
-    rounding: DeviceArray  # error of the responses of each, in parts of both lengths
+    norm: DeviceArray  # of each row of a part
+    rounding: DeviceArray  # error of the responses of each, relative to both lengths
     length: DeviceArray  # of the weights of each problem
 
 
@@ -63,7 +63,7 @@ class Columns:
         return float(self.xp.sum(self.cost)) / max(self.n_used, 1)
 
     def costs(self, part: slice, dtype: DeviceDType) -> DeviceArray:
-        """Return the costs of a slice as a column."""
+        """Return the costs of a part as a column."""
         if dtype not in self._costs:
             self._costs[dtype] = self.xp.astype(self.cost, dtype)[:, None]
         return self._costs[dtype][part, :]
