@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from inspect import Parameter as Argument
 from inspect import Signature
-from itertools import count
 from numbers import Integral, Real
 from textwrap import fill, indent
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -122,7 +121,6 @@ class Such:
 
 
 Allowed = OneOf | Number | Whole | Such
-_place = count()
 
 
 @dataclass(frozen=True)
@@ -136,7 +134,6 @@ class Parameter:
     flags: tuple[str, ...]
     help: str
     metavar: str | None
-    place: int = field(default_factory=_place.__next__)  # in the order of all parameters
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         """Return the default: what a model has that was pickled before there was the parameter."""
@@ -199,19 +196,30 @@ def parameter(
 
 
 def parameters_of(kind: type) -> dict[str, Parameter]:
-    """Return the parameters of a class by name, in the order in which they were declared."""
+    """Return the parameters of a class by name, in the order of `Parameters._order`."""
     found: dict[str, Parameter] = {}
     for base in reversed(kind.__mro__):
         found |= {name: it for name, it in vars(base).items() if isinstance(it, Parameter)}
-    return dict(sorted(found.items(), key=lambda item: item[1].place))
+        for name in vars(base).get("_without", ()):
+            found.pop(name, None)
+    order = {name: place for place, name in enumerate(getattr(kind, "_order", ()))}
+    return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
 class Parameters:
-    """Something with parameters, which are keywords of its ``__init__`` and its attributes."""
+    """Something with parameters, which are keywords of its ``__init__`` and its attributes.
 
-    def __init_subclass__(cls, **how: Any) -> None:
+    A subclass may leave out parameters of its bases: ``class A(B, without=("C",))``. They are no
+    keywords then, and have their defaults.
+    """
+
+    _order: ClassVar[tuple[str, ...]] = ()  # others follow, in the order of their declaration
+    _without: ClassVar[Collection[str]] = ()
+
+    def __init_subclass__(cls, *, without: Collection[str] = (), **how: Any) -> None:
         super().__init_subclass__(**how)
+        cls._without = without
         parameters = parameters_of(cls)
         if "__init__" not in vars(cls):
             cls.__init__ = _init(parameters)  # type: ignore[method-assign]

@@ -11,6 +11,7 @@ from copy import copy
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from choices import CHOICES
 from moments import AT_EPOCH
 from sklearn.datasets import dump_svmlight_file, load_breast_cancer, load_digits, load_iris
 from sklearn.model_selection import StratifiedKFold
@@ -22,7 +23,6 @@ from dualsweep import LinearSVC, LinearSVCCV, compare_multiclass
 from dualsweep.cli import app
 from dualsweep.cli._options import FLAGS, OPTIONS, PARAMETERS, in_options, parse_costs
 from dualsweep.datasets import make_text_like
-from dualsweep.estimators._choices import REGISTRIES
 from dualsweep.io import Store, load_data, load_model, open_store, save_model, write_store
 
 
@@ -249,7 +249,7 @@ def test_every_parameter_with_a_help_text_has_an_option():
 @pytest.mark.parametrize("command", ["train", "cv", "compare", "certify"])
 def test_help_lists_what_the_registries_have(command):
     text = " ".join(run(command, "--help").output.replace("│", " ").split())
-    for name, registry in REGISTRIES.items():
+    for name, registry in CHOICES.items():
         if f"--{name.replace('_', '-')}" in text:
             *others, last = registry
             assert f"{', '.join(others)} or {last}." in text

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from choices import CHOICES
 
 import dualsweep
 from dualsweep import LinearSVC
 from dualsweep.datasets import make_text_like
 from dualsweep.estimators import LinearSVCCV, compare_multiclass
-from dualsweep.estimators._choices import REGISTRIES
 from dualsweep.problems import binary
 
 ROOT = Path(__file__).parent.parent
@@ -78,6 +78,6 @@ def test_no_module_is_long():
 
 @pytest.mark.parametrize("documented", [LinearSVC, LinearSVCCV, compare_multiclass])
 def test_docstrings_list_what_the_registries_have(documented):
-    for name in REGISTRIES.keys() & inspect.signature(documented).parameters:
+    for name in CHOICES.keys() & inspect.signature(documented).parameters:
         values = re.search(rf"^ +{name} : {{(.*?)}}, default", documented.__doc__, re.MULTILINE)
-        assert values[1] == ", ".join(f'"{value}"' for value in REGISTRIES[name])
+        assert values[1] == ", ".join(f'"{value}"' for value in CHOICES[name])

@@ -12,9 +12,10 @@ import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file, load_diabetes, load_iris
 
 from dualsweep import LinearSVC, LinearSVCCV, LinearSVR
-from dualsweep.estimators._model import HABITS
+from dualsweep._parameters import parameters_of
 from dualsweep.io import load_data, load_model, save_model
 from dualsweep.io.model import OWN_PARAMETERS, PARAMETERS
+from dualsweep.training.parameters import Habits
 
 TEXT = "+1 1:0.5 3:2\n-1 2:-1.25 # a comment\n\n+1 3:1e-3\n"
 
@@ -35,7 +36,7 @@ def path(tmp_path):
 
 
 def test_a_model_file_has_all_parameters():
-    for kind, habits in ((LinearSVC, HABITS), (LinearSVR, ())):
+    for kind, habits in ((LinearSVC, parameters_of(Habits)), (LinearSVR, ())):
         written = {*PARAMETERS, *OWN_PARAMETERS[kind.__name__]}
         assert set(inspect.signature(kind).parameters) == written | {*habits}
 

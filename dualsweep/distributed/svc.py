@@ -13,17 +13,20 @@ from distributed import Client, get_client
 from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
 
+from .._parameters import Such, parameter, parameters_of
 from ..estimators._callbacks import HAS_CALLBACKS, FitCallbacks, with_callbacks
-from ..estimators._choices import with_choices
 from ..estimators.svc import LinearSVC as InMemory
 from ..placements.cluster.client import Cluster
 from ..placements.cluster.data import ClusterSet, partitions
 from ..rows.layouts import check_sparse
 from ..training import train
+from ..training.parameters import Habits, InOneProcess, Restarted
+
+# Parameters of the base class that mean nothing on a cluster.
+ELSEWHERE = [name for kind in (InOneProcess, Restarted, Habits) for name in parameters_of(kind)]
 
 
-@with_choices
-class LinearSVC(InMemory):
+class LinearSVC(InMemory, without=ELSEWHERE):
     """Linear support vector classification with a certificate, on a Dask cluster.
 
     Minimises, and proves, what `dualsweep.LinearSVC` does: for two classes::
@@ -38,42 +41,7 @@ class LinearSVC(InMemory):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Cost of margin violations: larger means less regularisation, and more rounds. The one
-        parameter to choose for your data.
-    loss : {loss}, default="squared_hinge"
-        Loss of the margin, as in `dualsweep.LinearSVC`. The default takes the fewest rounds.
-    multi_class : {multi_class}, default="ovr"
-        What to train for more than two classes, as in `dualsweep.LinearSVC`. All classes at once
-        send n_classes times as many numbers a round.
-    schedule : {schedule}, default="auto"
-        Which rows the sweeps over a partition visit. Change it to compare with those of the papers.
-    fit_intercept : bool, default=True
-        Whether to train the intercept b. False suits data that are centred.
-    intercept_scaling : float, default=1.0
-        Larger values penalise the intercept less. Raise it if the right intercept is large beside
-        the weights.
-    tol : float, default=1e-3
-        Relative duality gap to prove: the objective is then at most this fraction above the
-        optimum. 1e-2 takes fewer rounds, and is enough to compare scores.
-    max_iter : int, default=1000
-        Rounds of sweeps and Newton steps to give up after, per binary problem. Raise it after a
-        warning, if shuffling the rows does not help.
-    max_time : float, default=None
-        Seconds to give up after, with the model so far and its certificate; None means no limit.
-    class_weight : dict or "balanced", default=None
-        Multiplies C per class; None means 1 for all. "balanced" makes the classes weigh the same.
-    n_jobs : int, default=4
-        Classes of one-versus-rest that are trained side by side. More keep more workers busy, and
-        take more memory on each.
-    random_state : int, RandomState instance or None, default=None
-        Seeds the order of visits. The same integer gives bitwise the same model if the same
-        partitions are on the same workers and none is lost.
-    verbose : int, default=0
-        1 shows progress: a bar per problem, and how long it will take.
-    client : distributed.Client, default=None
-        The client of the cluster to train on; None means the current one. Give it where there are
-        several.
+    {parameters}
 
     Attributes
     ----------
@@ -115,6 +83,9 @@ class LinearSVC(InMemory):
     How many rounds it takes depends on how the rows are distributed. Partitions that are alike,
     such as those of shuffled rows, take least.
 
+    An integer as `random_state` gives bitwise the same model if the same partitions are on the same
+    workers and none is lost.
+
     Partitions past 0.3 of a worker's memory are kept on its disk, and read when they are needed.
     Those of a store are read from the store.
 
@@ -141,49 +112,21 @@ class LinearSVC(InMemory):
     True
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
-        **{
-            name: allowed
-            for name, allowed in InMemory._parameter_constraints.items()
-            if name not in ("solver", "intercept", "warm_start", "memory_limit")
-        },
-        "client": [Client, None],
-    }
-
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        loss: str = "squared_hinge",
-        multi_class: str = "ovr",
-        schedule: str = "auto",
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        max_time: float | None = None,
-        class_weight: Any = None,
-        n_jobs: int | None = 4,
-        random_state: Any = None,
-        verbose: int = 0,
-        client: Any = None,
-    ) -> None:
-        super().__init__(
-            C=C,
-            loss=loss,
-            multi_class=multi_class,
-            schedule=schedule,
-            fit_intercept=fit_intercept,
-            intercept_scaling=intercept_scaling,
-            tol=tol,
-            max_iter=max_iter,
-            max_time=max_time,
-            class_weight=class_weight,
-            n_jobs=n_jobs,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.client = client
+    n_jobs: int | None = parameter(
+        4,
+        *parameters_of(InMemory)["n_jobs"].allowed,
+        text="Classes of one-versus-rest that are trained side by side. More keep more workers "
+        "busy, and take more memory on each.",
+        identifies=False,
+    )
+    client: Client | None = parameter(
+        None,
+        Such("distributed.Client", lambda value: isinstance(value, Client)),
+        None,
+        text="The client of the cluster to train on; None means the current one. Give it where "
+        "there are several.",
+        identifies=False,
+    )
 
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)

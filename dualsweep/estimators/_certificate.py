@@ -15,6 +15,7 @@ from sklearn.svm._base import BaseSVC
 from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
 from .._host import to_host
+from .._parameters import parameters_of
 from ..io._files import check_target
 from ..kernels.certificate import relative
 from ..placements import load_if_it_fits, training_data
@@ -24,7 +25,6 @@ from ..rows.functions import EPS
 from ..rows.layouts import check_sparse
 from ..training import Context, train
 from ..training.problems import SeparateProblems
-from ._choices import REGISTRIES
 from ._device import refuse_device
 from ._proof import prove
 from ._validation import check_store_labels, check_weights
@@ -288,12 +288,13 @@ def _problem(model: Any, **given: Any) -> CertifiedModel:
     if _regresses(model):
         kind, own, needed = LinearSVR, ("epsilon",), ("C", "loss", "epsilon")
     params: dict[str, Any] = {}
+    table = parameters_of(kind)
     for name in ("C", "loss", *own, "fit_intercept", "intercept", "intercept_scaling"):
         value = getattr(model, name, None)
-        known = [value] if _regresses(model) else REGISTRIES.get(name, [value])
+        foreign = name in ("loss", "multi_class", "intercept") and not table[name].accepts(value)
         if given.get(name) is not None:
             params[name] = given[name]
-        elif hasattr(model, name) and value in known:
+        elif hasattr(model, name) and not foreign:
             params[name] = value
     problem = kind(**params)
     for name in needed:

@@ -8,25 +8,18 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model._base import LinearClassifierMixin, LinearModel, SparseCoefMixin
-from sklearn.utils._param_validation import InvalidParameterError, StrOptions
 
+from .._parameters import InvalidParameterError
 from ..rows.blocks import Blocks
 from ..rows.layouts import check_sparse
-
-# Parameters of scikit-learn's `LinearSVC` that mean nothing here, for scripts that set them.
-HABITS: dict[str, list[Any]] = {
-    "penalty": [StrOptions({"l2"})],
-    "dual": ["boolean", StrOptions({"auto"})],
-}
+from ..training.parameters import Habits
 
 
-class LinearClassifier(LinearClassifierMixin, SparseCoefMixin, BaseEstimator):
+class LinearClassifier(LinearClassifierMixin, SparseCoefMixin, Habits, BaseEstimator):
     """A linear classifier with scikit-learn's interface, which predicts for stores too."""
 
-    penalty: str
-
     def _validate_params(self) -> None:
-        if isinstance(self.penalty, str) and self.penalty in ("l1", "elasticnet"):
+        if self.penalty in ("l1", "elasticnet"):
             raise InvalidParameterError(
                 f"penalty={self.penalty!r} is not trained here: {type(self).__name__} has the l2 "
                 "penalty only. For weights that are 0 use scikit-learn's LinearSVC(penalty='l1', "

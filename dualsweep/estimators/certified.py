@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,17 +12,15 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from .._host import to_host
 from .._parameters import parameters_of
 from ..placements import DeviceSet, OnDevice, load_if_it_fits, training_data
 from ..training import Context, Settings, draw_seed, train
-from ..training.parameters import BIASES
+from ..training.parameters import Cost, Limited, Restarted, Trained
 from ..training.progress import shortfall
 from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, FitCallbacks, with_callbacks
-from ._choices import CONSTRAINTS
 from ._proof import save_proof
 from ._validation import check_data
 
@@ -35,29 +33,8 @@ Model = TypeVar("Model", bound="CertifiedModel")
 PROVABLE = 1e-13
 
 
-class CertifiedModel(CallbackSupportMixin, BaseEstimator):
+class CertifiedModel(CallbackSupportMixin, Cost, Trained, Limited, Restarted, BaseEstimator):
     """A linear model whose parameters are those of `Settings`, and more."""
-
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
-        "C": [Interval(Real, 0, None, closed="neither")],
-        "solver": CONSTRAINTS["solver"],
-        "schedule": CONSTRAINTS["schedule"],
-        "fit_intercept": ["boolean"],
-        "intercept": CONSTRAINTS["intercept"],
-        "intercept_scaling": [Interval(Real, *BIASES, closed="both")],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 0, None, closed="left")],
-        "max_time": [Interval(Real, 0, None, closed="neither"), None],
-        "warm_start": ["boolean"],
-        "memory_limit": [Interval(Integral, 1, None, closed="left"), None],
-        "n_jobs": [
-            Interval(Integral, 1, None, closed="left"),
-            Interval(Integral, None, -1, closed="right"),
-            None,
-        ],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
-    }
 
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)

@@ -16,7 +16,6 @@ from sklearn.utils import check_random_state
 from ..placements import TrainingSet, load_if_it_fits
 from ..training import Context, Watcher
 from ..training.formulations import FORMULATIONS
-from ._choices import with_choices
 from ._device import refuse_device
 from ._folds import Fold, FoldBar, Point
 from ._validation import check_Cs, check_data
@@ -105,7 +104,6 @@ class _Trial(NamedTuple):
     relative_gap: float
 
 
-@with_choices
 def compare_multiclass(
     X: Any,
     y: Any,
@@ -135,7 +133,7 @@ def compare_multiclass(
         Values of C to choose from, or how many, from 2^-6 to 2^3 at equal ratios.
     n_repeats : int, default=10
         Number of partitions, at least 2.
-    loss : {loss}, default="hinge"
+    loss : {"hinge", "squared_hinge", "squared"}, default="hinge"
         Of one-versus-rest; the other two have losses of their own.
     n_jobs : int, default=None
         Threads that train methods and partitions; they share X. None means 1, -1 all cores. The

@@ -6,34 +6,16 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from ._choices import with_choices
+from ..training.parameters import ClassificationSearch
 from ._device import DevicePredictions
 from ._model import LinearClassifier
 from .searching import SearchingC
 from .svc import LinearSVC
 
-SHARED = (
-    "loss",
-    "multi_class",
-    "solver",
-    "schedule",
-    "fit_intercept",
-    "intercept",
-    "intercept_scaling",
-    "tol",
-    "max_iter",
-    "class_weight",
-    "memory_limit",
-    "n_jobs",
-    "random_state",
-    "verbose",
-    "penalty",
-    "dual",
-)
 
-
-@with_choices
-class LinearSVCCV(SearchingC, DevicePredictions, LinearClassifier):  # type: ignore[misc]
+class LinearSVCCV(  # type: ignore[misc]  # score is that of `scoring`
+    SearchingC, DevicePredictions, LinearClassifier, ClassificationSearch
+):
     """Linear support vector classification that chooses C by cross-validation.
 
     Each fold trains the values of C in ascending order, each from the solution for a smaller one
@@ -43,70 +25,7 @@ class LinearSVCCV(SearchingC, DevicePredictions, LinearClassifier):  # type: ign
 
     Parameters
     ----------
-    Cs : int or array-like of shape (n_Cs,), default=10
-        Values of C, or how many of them. A number of values spans 2^-6 to 2^3 at equal ratios, in
-        units of 1 over the mean squared length of a row (of typical entries, if columns are in
-        different units). If the first or the last of them is best, the search goes on, in steps of
-        at least 4 and by a factor of 4^10 at most; with `class_weight`, to larger values only.
-        Values that are given are the only ones, and 1 means C = 1.
-    cv : int, cross-validation generator or iterable, default=5
-        Number of folds of a `StratifiedKFold`, a splitter, or (train, test) pairs of indices. Rows
-        are not shuffled: a file that is sorted needs ``StratifiedKFold(5, shuffle=True)``.
-    scoring : str or callable, default=None
-        What to choose by: a name scikit-learn knows, or ``f(estimator, X, y)``, which is called in
-        several threads if `n_jobs` says so. None means accuracy. `sample_weight`, if given, is
-        passed on to it.
-    selection : {"best", "one_standard_error"}, default="best"
-        The C with the largest mean score, or the smallest C whose mean score is at most one
-        standard error of the largest below it: a simpler model, as good but for chance. Of equals,
-        the smaller C.
-    patience : int, default=3
-        Stop raising C when this many values in a row have brought no better mean score, not
-        counting those at which the weights still grow nearly in proportion to C: there, training
-        has hardly begun. None tries all values.
-    tol_search : float, default=None
-        Relative duality gap to prove in the search, where scores need less than the model does:
-        1e-2 is quicker. None means `tol`.
-    loss : {loss}, default="squared_hinge"
-        Loss of the margin; the default trains fastest. See `LinearSVC`, also for what follows.
-    multi_class : {multi_class}, default="ovr"
-        What to train for more than two classes: one versus the rest, or all at once.
-        `compare_multiclass` tells which is best.
-    solver : {solver}, default="auto"
-        Sweeps of coordinate descent, Newton steps, or both. Change it to compare methods.
-    schedule : {schedule}, default="auto"
-        Which rows a sweep visits. Change it to compare with those of the papers.
-    fit_intercept : bool, default=True
-        Whether to train the intercept. False suits data that are centred.
-    intercept : {intercept}, default="penalized"
-        Whether the intercept is penalised. Free, shifting the features changes no prediction.
-    intercept_scaling : float, default=1.0
-        Larger values penalise the intercept less; `intercept` is the better way to have that.
-    tol : float, default=1e-3
-        Relative duality gap to prove for the model. See `tol_search` for those of the search.
-    max_iter : int, default=1000
-        Sweeps and Newton steps to give up after, per binary problem. Raise it after a warning, if
-        scaling the features does not help.
-    class_weight : dict or "balanced", default=None
-        Multiplies C per class; None means 1 for all. "balanced" counts the rows that are trained
-        on.
-    memory_limit : int, default=None
-        Bytes that each training on a store may take; labels and what each fold keeps of its latest
-        solution, its support vectors' dual variables, come on top. None means no limit. See
-        `LinearSVC`.
-    n_jobs : int, default=None
-        Threads that train folds and classes, and then the model. None means 1, -1 all cores.
-        The result does not depend on it.
-    random_state : int, RandomState instance or None, default=None
-        Seeds the order of visits; the folds are up to `cv`. An integer gives the same model each
-        time.
-    verbose : int, default=0
-        1 shows progress: what the folds are at, and how long it will take.
-    penalty : {"l2"}, default="l2"
-        Without effect, as `dual`: both are for scripts that set them for scikit-learn's
-        `LinearSVC`. "l1" is refused.
-    dual : bool or "auto", default="auto"
-        Without effect: the dual is what is trained, and the primal solution comes with it.
+    {parameters}
 
     Attributes
     ----------
@@ -170,7 +89,9 @@ class LinearSVCCV(SearchingC, DevicePredictions, LinearClassifier):  # type: ign
     -----
     The rows that a fold is scored on are copied while it is scored. Beyond that, a fold takes
     memory for a few numbers per row, and per feature, of each class. On a store that does not fit
-    into `memory_limit`, one fold is trained at a time, and scored block by block.
+    into `memory_limit`, one fold is trained at a time, and scored block by block; labels and the
+    dual variables of each fold's support vectors come on top of that limit. Weights of "balanced"
+    classes count the rows that are trained on.
 
     Ctrl-C during the search leaves nothing; after it, the model so far with its certificate, as in
     `LinearSVC`. `KeyboardInterrupt` is raised in either case.
@@ -191,61 +112,7 @@ class LinearSVCCV(SearchingC, DevicePredictions, LinearClassifier):  # type: ign
     """
 
     _kind = LinearSVC
-    _shared = SHARED
     _default_scoring = "accuracy"
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
-        **SearchingC._parameter_constraints,
-        **{name: LinearSVC._parameter_constraints[name] for name in SHARED},
-    }
-
-    def __init__(
-        self,
-        *,
-        Cs: Any = 10,
-        cv: Any = 5,
-        scoring: Any = None,
-        selection: str = "best",
-        patience: int | None = 3,
-        tol_search: float | None = None,
-        loss: str = "squared_hinge",
-        multi_class: str = "ovr",
-        solver: str = "auto",
-        schedule: str = "auto",
-        fit_intercept: bool = True,
-        intercept: str = "penalized",
-        intercept_scaling: float = 1.0,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        class_weight: Any = None,
-        memory_limit: int | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        penalty: str = "l2",
-        dual: bool | str = "auto",
-    ) -> None:
-        self.Cs = Cs
-        self.cv = cv
-        self.scoring = scoring
-        self.selection = selection
-        self.patience = patience
-        self.tol_search = tol_search
-        self.loss = loss
-        self.multi_class = multi_class
-        self.solver = solver
-        self.schedule = schedule
-        self.fit_intercept = fit_intercept
-        self.intercept = intercept
-        self.intercept_scaling = intercept_scaling
-        self.tol = tol
-        self.max_iter = max_iter
-        self.class_weight = class_weight
-        self.memory_limit = memory_limit
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.penalty = penalty
-        self.dual = dual
 
     def to_sklearn(self) -> Any:
         """Return a fitted `sklearn.svm.LinearSVC` with the same predictions; see `LinearSVC`."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn import config_context, get_config
-from sklearn.base import _fit_context, is_classifier
+from sklearn.base import BaseEstimator, _fit_context, is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import get_scorer, get_scorer_names
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
     MethodMapping,
@@ -25,9 +24,11 @@ from sklearn.utils.metadata_routing import (
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
 from .._host import to_host
+from .._parameters import InvalidParameterError, parameters_of
 from ..placements import OnDevice, PartOfBlocks, load_if_it_fits, training_data
 from ..rows.blocks import Blocks
 from ..training import train, unit_cost
+from ..training.parameters import Choice, Trained
 from ._device import space_of
 from ._folds import masks_of
 from ._on_host import OnHost
@@ -39,34 +40,21 @@ if TYPE_CHECKING:
     from ._certificate import Certificate
 
 
-class SearchingC:
+class SearchingC(Choice, Trained, BaseEstimator):
     """A model that chooses its own C, by the score of folds."""
 
-    _kind: type[CertifiedModel]  # of model
-    _shared: tuple[str, ...]  # parameters that are the model's
-    _default_scoring: str
+    _kind: ClassVar[type[CertifiedModel]]  # of model
+    _default_scoring: ClassVar[str]
 
-    Cs: Any
-    cv: Any
-    scoring: Any
-    selection: str
-    patience: int | None
-    memory_limit: int | None
-    tol: float
-    tol_search: float | None
-    Cs_: Any
-    mean_score_: Any
-    search_gap_: Any
-    best_estimator_: Any
-
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
-        "Cs": [Interval(Integral, 1, None, closed="left"), "array-like"],
-        "cv": ["cv_object"],
-        "scoring": [StrOptions(set(get_scorer_names())), callable, None],
-        "selection": [StrOptions({"best", "one_standard_error"})],
-        "patience": [Interval(Integral, 1, None, closed="left"), None],
-        "tol_search": [Interval(Real, 0, None, closed="neither"), None],
-    }
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        try:
+            self._get_scorer()
+        except ValueError:
+            raise InvalidParameterError(
+                f"The 'scoring' parameter of {type(self).__name__} must be one of "
+                f"sklearn.metrics.get_scorer_names(), a callable or None, but is {self.scoring!r}."
+            ) from None
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, **params: Any) -> SearchingC:
@@ -117,7 +105,8 @@ class SearchingC:
                 'selection="one_standard_error" needs at least 2 folds to have a standard error, '
                 f"but cv makes {len(splits)}."
             )
-        model = self._kind(**{name: getattr(self, name) for name in self._shared})
+        shared = parameters_of(self._kind).keys() & parameters_of(type(self))
+        model = self._kind(**{name: getattr(self, name) for name in shared})
         settings = model._settings()
         with model._context(steps=len(Cs)) as context:
             data = training_data(X, y, sample_weight, settings, context)
@@ -291,7 +280,7 @@ class SearchingC:
         )
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 

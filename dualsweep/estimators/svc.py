@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.utils._param_validation import StrOptions
-
-from ._choices import CONSTRAINTS, with_choices
+from ..training.parameters import Classification
 from ._device import DevicePredictions
-from ._model import HABITS, LinearClassifier
+from ._model import LinearClassifier
 from .certified import CertifiedModel
 
 
-@with_choices
-class LinearSVC(DevicePredictions, LinearClassifier, CertifiedModel):
+class LinearSVC(DevicePredictions, LinearClassifier, CertifiedModel, Classification):
     """Linear support vector classification with a certificate.
 
     For two classes, with labels y_i in {-1, +1} and ``C_i = C * sample_weight_i *
@@ -28,75 +25,7 @@ class LinearSVC(DevicePredictions, LinearClassifier, CertifiedModel):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Cost of margin violations: larger means less regularisation, and slower training. The one
-        parameter to choose for your data; `LinearSVCCV` does it.
-    loss : {loss}, default="squared_hinge"
-        ``max(0, 1 - z)``, ``max(0, 1 - z)^2`` or ``(1 - z)^2`` of the margin z. The default trains
-        fastest; "hinge" minds wrong labels less; "squared" is least squares.
-    multi_class : {multi_class}, default="ovr"
-        What to train for k > 2 classes, with ``t_m = 1 - w_y.x + w_m.x`` for the classes m other
-        than the row's own y: k binary problems, one versus the rest; or one problem over all
-        classes, ``1/2 |W|^2 + sum_i C_i loss_i``, with the loss ``max(0, max_m t_m)`` (Crammer and
-        Singer) or ``sum_m max(0, t_m)`` (Weston and Watkins), whatever `loss` says. Try those where
-        there are many classes and few features; `compare_multiclass` tells which is best. With two
-        classes both are the binary hinge loss at 2 C: ``coef_ = w_1 - w_0``, and the objective
-        ``1/4 |coef_|^2 + sum_i C_i loss_i`` is half the binary one.
-    solver : {solver}, default="auto"
-        "sweep" is dual coordinate descent, "newton" a second-order method with the same
-        certificate (and sweeps should it make no progress). "auto" starts with sweeps and leaves
-        the rest to Newton steps where those are expected to be cheaper: few features, badly scaled
-        ones, large C. Change it to compare methods.
-    schedule : {schedule}, default="auto"
-        Which rows a sweep visits; all lead to the same optimum. "auto" adapts how often a row is
-        visited to what its visits gain, and gives slow sweeps momentum; the others are those of
-        the papers, to compare with.
-    fit_intercept : bool, default=True
-        Whether to train the intercept b. False suits data that are centred, or have a constant
-        feature already.
-    intercept : {intercept}, default="penalized"
-        Whether b is penalised, as a weight of a constant feature of value `intercept_scaling`.
-        Free, P lacks its term, and shifting the features changes no prediction: for features far
-        from 0 and classes of very different size. That is trained by Newton steps where there are
-        few features, else by sweeps for a sequence of penalised intercepts. It is for two classes
-        and one-versus-rest, in memory.
-    intercept_scaling : float, default=1.0
-        Larger values penalise the intercept less; `intercept` is the better way to have that. What
-        is optimal for an intercept that is free does not depend on it.
-    tol : float, default=1e-3
-        Relative duality gap to prove: the objective is then at most this fraction above the
-        optimum. 1e-2 is enough to compare scores, 1e-6 for coefficients to several digits.
-    max_iter : int, default=1000
-        Sweeps and Newton steps to give up after, per binary problem. Raise it after a warning, if
-        scaling the features does not help.
-    max_time : float, default=None
-        Seconds to give up after, with the model so far and its certificate; None means no limit.
-        The result then depends on the speed of the machine.
-    class_weight : dict or "balanced", default=None
-        Multiplies C per class; None means 1 for all. "balanced" makes the classes weigh the same,
-        which finds more of the rare ones.
-    warm_start : bool, default=False
-        Start from the dual variables of the previous fit, if it had as many rows and the same
-        classes. For fits of the same rows with another C or a smaller `tol`.
-    memory_limit : int, default=None
-        Bytes that training on a store may take, besides the interpreter and its libraries (some
-        300 MB). A store that fits is loaded, so is any store if there is no limit; else its blocks
-        are read again and again, see the notes. On a device, bytes that training may take besides
-        X; None means what is free. An X in host memory is not affected.
-    n_jobs : int, default=None
-        Threads. They train the classes of one-versus-rest side by side; those that are left over,
-        or all if there is one problem, share its certificates and Newton steps, on 20,000 rows and
-        more. None means 1, -1 all cores. The result does not depend on it.
-    random_state : int, RandomState instance or None, default=None
-        Seeds the order of visits. The same integer gives bitwise the same model; None gives another
-        one, as good, each time.
-    verbose : int, default=0
-        1 shows progress: a bar per problem, and how long it will take.
-    penalty : {"l2"}, default="l2"
-        Without effect, as `dual`: both are for scripts that set them for scikit-learn's
-        `LinearSVC`. "l1" is refused.
-    dual : bool or "auto", default="auto"
-        Without effect: the dual is what is trained, and the primal solution comes with it.
+    {parameters}
 
     Attributes
     ----------
@@ -187,57 +116,6 @@ class LinearSVC(DevicePredictions, LinearClassifier, CertifiedModel):
     >>> round(model.primal_objective_, 3) - round(model.dual_objective_, 3)
     0.0
     """
-
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012
-        **CertifiedModel._parameter_constraints,
-        "loss": CONSTRAINTS["loss"],
-        "multi_class": CONSTRAINTS["multi_class"],
-        "class_weight": [StrOptions({"balanced"}), dict, None],
-        **HABITS,
-    }
-
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        loss: str = "squared_hinge",
-        multi_class: str = "ovr",
-        solver: str = "auto",
-        schedule: str = "auto",
-        fit_intercept: bool = True,
-        intercept: str = "penalized",
-        intercept_scaling: float = 1.0,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        max_time: float | None = None,
-        class_weight: Any = None,
-        warm_start: bool = False,
-        memory_limit: int | None = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        penalty: str = "l2",
-        dual: bool | str = "auto",
-    ) -> None:
-        self.C = C
-        self.loss = loss
-        self.multi_class = multi_class
-        self.solver = solver
-        self.schedule = schedule
-        self.fit_intercept = fit_intercept
-        self.intercept = intercept
-        self.intercept_scaling = intercept_scaling
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.class_weight = class_weight
-        self.warm_start = warm_start
-        self.memory_limit = memory_limit
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.penalty = penalty
-        self.dual = dual
 
     def to_sklearn(self) -> Any:
         """Return a fitted `sklearn.svm.LinearSVC` with the same predictions.

@@ -6,7 +6,7 @@ those that training asks for. `dualsweep._parameters` says what a parameter is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,12 @@ INTERCEPTS = {
 
 # Values of the constant feature whose squares and reciprocals float64 has in full precision.
 BIASES = 1e-150, 1e150
+
+
+def _has(method: str) -> Callable[[object], bool]:
+    """Return a test for this method, which strings do not pass."""
+    return lambda value: hasattr(value, method) and not isinstance(value, str)
+
 
 FLAG = Such("bool", lambda value: isinstance(value, bool | np.bool_))
 POSITIVE = Number(above=0.0)
@@ -50,7 +56,10 @@ class Choice(Parameters):
     Cs: Any = parameter(
         10,
         Whole(least=1),
-        Such("array-like of shape (n_Cs,)", lambda value: hasattr(value, "__len__")),
+        Such(
+            "array-like of shape (n_Cs,)",
+            lambda value: hasattr(value, "__len__") and not isinstance(value, str),
+        ),
         text="Values of C, or how many of them. A number of values spans 2^-6 to 2^3 at equal "
         "ratios, in units of 1 over the mean squared length of a row (of typical entries, if "
         "columns are in different units); with the epsilon-insensitive loss, times the standard "
@@ -66,8 +75,11 @@ class Choice(Parameters):
     cv: Any = parameter(
         5,
         Whole(least=2),
-        Such("cross-validation generator", lambda value: hasattr(value, "split")),
-        Such("iterable", lambda value: isinstance(value, Iterable) and not isinstance(value, str)),
+        Such(
+            "cross-validation generator",
+            lambda value: hasattr(value, "split") and not isinstance(value, str),
+        ),
+        Such("iterable", _has("__iter__")),
         None,
         text="Number of folds of a `StratifiedKFold`, for regression of a `KFold`; a splitter, or "
         "(train, test) pairs of indices. Rows are not shuffled: a file that is sorted needs "
@@ -191,6 +203,13 @@ class OfTargets(Parameters):
 class Training(Parameters):
     """What all have."""
 
+    _order = (
+        *("C", "Cs", "cv", "scoring", "selection", "patience", "tol_search"),
+        *("loss", "epsilon", "multi_class", "solver", "schedule"),
+        *("fit_intercept", "intercept", "intercept_scaling", "tol", "max_iter", "max_time"),
+        *("class_weight", "warm_start", "memory_limit", "n_jobs", "random_state", "verbose"),
+    )
+
     tol: float = parameter(
         1e-3,
         POSITIVE,
@@ -244,7 +263,7 @@ class Training(Parameters):
         Such("RandomState instance", lambda value: isinstance(value, np.random.RandomState)),
         None,
         text="Seeds the order of visits. The same integer gives bitwise the same model; None gives "
-        "another one, as good, each time.",
+        "another one, as good, each time. The folds of a search are up to `cv`.",
         identifies=True,
         flags="--seed",
         metavar="SEED",
@@ -340,6 +359,7 @@ class Process(Parameters):
     verbose: int = parameter(
         0,
         Whole(least=0),
+        FLAG,
         text="1 shows progress: a bar per problem, and how long it will take.",
         identifies=False,
     )
@@ -364,9 +384,21 @@ class Habits(Parameters):
     )
 
 
-class Classification(Cost, OfClasses, Training, InOneProcess, Limited, Restarted, Process):
-    """The parameters of `LinearSVC`, but for those without effect."""
+class Trained(Training, InOneProcess, Process):
+    """What all estimators have, those of Dask aside."""
 
 
-class Regression(Cost, OfTargets, Training, InOneProcess, Limited, Restarted, Process):
+class Classification(Cost, OfClasses, Trained, Limited, Restarted, Habits):
+    """The parameters of `LinearSVC`."""
+
+
+class Regression(Cost, OfTargets, Trained, Limited, Restarted):
     """The parameters of `LinearSVR`."""
+
+
+class ClassificationSearch(Choice, OfClasses, Trained, Habits):
+    """The parameters of `LinearSVCCV`."""
+
+
+class RegressionSearch(Choice, OfTargets, Trained):
+    """The parameters of `LinearSVRCV`."""
