@@ -216,6 +216,7 @@ class Parameters:
 
     _order: ClassVar[tuple[str, ...]] = ()  # others follow, in the order of their declaration
     _without: ClassVar[Collection[str]] = ()
+    _texts: ClassVar[dict[str, str]] = {}  # of docstrings that say ``{name}``, as ``{parameters}``
 
     def __init_subclass__(cls, *, without: Collection[str] = (), **how: Any) -> None:
         super().__init_subclass__(**how)
@@ -223,9 +224,14 @@ class Parameters:
         parameters = parameters_of(cls)
         if "__init__" not in vars(cls):
             cls.__init__ = _init(parameters)  # type: ignore[method-assign]
-        if cls.__doc__:  # with python -OO there is none
-            entries = "\n".join(it.described(name) for name, it in parameters.items())
-            cls.__doc__ = cls.__doc__.replace("{parameters}", indent(entries, "    ").lstrip())
+            cls.__init__.__qualname__ = f"{cls.__qualname__}.__init__"
+        texts = {"parameters": "\n".join(it.described(name) for name, it in parameters.items())}
+        for base in cls.__mro__:
+            texts |= vars(base).get("_texts", {})
+        for name, text in texts.items():
+            if cls.__doc__:  # with python -OO there is none
+                text = indent(text.strip(), "    ").lstrip()
+                cls.__doc__ = cls.__doc__.replace(f"{{{name}}}", text)
 
     def _validate_params(self) -> None:
         """Raise `InvalidParameterError` if a parameter has a value that is not allowed."""

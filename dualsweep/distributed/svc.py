@@ -56,27 +56,7 @@ class LinearSVC(InMemory, without=ELSEWHERE):
         of X but for empty ones. They are lost with their worker.
     support_ : dask.array.Array
         Rows with a nonzero dual variable.
-    primal_objective_ : float
-        P of this model, rounded up; the sum over the classes.
-    dual_objective_ : float
-        D, which no model's objective is below, rounded down; the sum over the classes.
-    dual_gap_ : float
-        A bound on P - D, what could be gained at most; the sum over the classes. It is no
-        difference of the two objectives, which are rounded.
-    relative_gap_ : float
-        A bound on (P - D) / P, which `tol` is compared with; the worst of the classes.
-    converged_ : bool
-        Whether ``relative_gap_ <= tol``.
-    n_iter_ : int
-        Rounds of sweeps and Newton steps; the largest of the classes.
-    history_ : ndarray with named fields
-        One entry per certificate, as in `dualsweep.LinearSVC`.
-    estimates_ : ndarray with named fields
-        One entry per round, as in `dualsweep.LinearSVC`.
-    n_features_in_ : int
-        Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, if X was a DataFrame.
+    {certificate}
 
     Notes
     -----

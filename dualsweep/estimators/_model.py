@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -14,9 +14,51 @@ from ..rows.blocks import Blocks
 from ..rows.layouts import check_sparse
 from ..training.parameters import Habits
 
+# Attributes of every model, for docstrings.
+CERTIFICATE = """
+primal_objective_ : float
+    P of this model, rounded up; the sum over the classes.
+dual_objective_ : float
+    D, which no model's objective is below, rounded down; the sum over the classes.
+dual_gap_ : float
+    A bound on P - D, what could be gained at most; the sum over the classes. It is not the
+    difference of the two objectives, which are rounded.
+relative_gap_ : float
+    A bound on (P - D) / P, which `tol` is compared with; the worst of the classes.
+converged_ : bool
+    Whether ``relative_gap_ <= tol``.
+n_iter_ : int
+    Sweeps and Newton steps; the largest of the classes. On a cluster, rounds of these.
+history_ : ndarray with named fields
+    One entry per certificate: problem (the class), time, epoch, primal, dual, gap, active.
+estimates_ : ndarray with named fields
+    One entry per sweep and Newton step: problem, time, epoch, relative_gap, which is an estimate
+    between certificates. `~dualsweep.plotting.ConvergenceDisplay` draws both.
+n_features_in_ : int
+    Number of features seen in `fit`.
+feature_names_in_ : ndarray of shape (`n_features_in_`,)
+    Names of the features, if X had string column names.
+"""
+
 
 class LinearClassifier(LinearClassifierMixin, SparseCoefMixin, Habits, BaseEstimator):
     """A linear classifier with scikit-learn's interface, which predicts for stores too."""
+
+    _texts: ClassVar = {
+        "weights": """
+coef_ : ndarray of shape (1 or n_classes, n_features)
+    Weights, equal to ``dual_coef_ @ X``; of a model that was trained on a device, as near to that
+    as the gap says, see the notes of `LinearSVC`.
+intercept_ : ndarray of shape (1 or n_classes,)
+    Intercepts.
+classes_ : ndarray of shape (n_classes,)
+    The classes that have rows of positive weight.
+dual_coef_ : csr_array of shape (1 or n_classes, n_samples)
+    Dual variables times labels; on a device a dense array.
+support_ : ndarray of shape (n_support,)
+    Rows with a nonzero dual variable.
+"""
+    }
 
     def _validate_params(self) -> None:
         if self.penalty in ("l1", "elasticnet"):
@@ -86,6 +128,19 @@ class LinearClassifier(LinearClassifierMixin, SparseCoefMixin, Habits, BaseEstim
 
 class LinearRegressor(RegressorMixin, LinearModel):
     """A linear regressor with scikit-learn's interface, which predicts for stores too."""
+
+    _texts: ClassVar = {
+        "weights": """
+coef_ : ndarray of shape (n_features,)
+    Weights, equal to ``dual_coef_ @ X``.
+intercept_ : ndarray of shape (1,)
+    Intercept.
+dual_coef_ : csr_array of shape (1, n_samples)
+    Dual variables.
+support_ : ndarray of shape (n_support,)
+    Rows with a nonzero dual variable.
+"""
+    }
 
     def predict(self, X: Any) -> Any:
         """Return the prediction for each row.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +21,7 @@ from ..training import Context, Settings, draw_seed, train
 from ..training.parameters import Cost, Limited, Restarted, Trained
 from ..training.progress import shortfall
 from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, FitCallbacks, with_callbacks
+from ._model import CERTIFICATE
 from ._proof import save_proof
 from ._validation import check_data
 
@@ -35,6 +36,8 @@ PROVABLE = 1e-13
 
 class CertifiedModel(CallbackSupportMixin, Cost, Trained, Limited, Restarted, BaseEstimator):
     """A linear model whose parameters are those of `Settings`, and more."""
+
+    _texts: ClassVar = {"certificate": CERTIFICATE}
 
     @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)

@@ -31,6 +31,7 @@ from ..training import train, unit_cost
 from ..training.parameters import Choice, Trained
 from ._device import space_of
 from ._folds import masks_of
+from ._model import CERTIFICATE
 from ._on_host import OnHost
 from ._search import search
 from ._validation import check_Cs, check_data
@@ -45,6 +46,29 @@ class SearchingC(Choice, Trained, BaseEstimator):
 
     _kind: ClassVar[type[CertifiedModel]]  # of model
     _default_scoring: ClassVar[str]
+    _texts: ClassVar = {
+        "search": """
+C_ : float
+    The C of choice.
+Cs_ : ndarray of shape (n_Cs,)
+    Values of C that were tried, ascending; those past an end as well.
+scores_ : ndarray of shape (n_folds, n_Cs)
+    Score of each fold on the rows it held out.
+mean_score_ : ndarray of shape (n_Cs,)
+    Mean of the scores.
+std_error_ : ndarray of shape (n_Cs,)
+    Standard error of the mean: the deviation of the scores over the square root of their number.
+fit_time_ : ndarray of shape (n_folds, n_Cs)
+    Seconds of training in the search.
+n_support_ : ndarray of shape (n_folds, n_Cs)
+    Support vectors in the search.
+search_gap_ : ndarray of shape (n_folds, n_Cs)
+    Relative duality gaps in the search.
+best_estimator_ : LinearSVC or LinearSVR
+    The model with this C. The attributes below are its own.
+""",
+        "certificate": CERTIFICATE,
+    }
 
     def _validate_params(self) -> None:
         super()._validate_params()

@@ -26,36 +26,8 @@ class LinearSVR(CertifiedModel, LinearRegressor, Regression):
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n_features,)
-        Weights, equal to ``dual_coef_ @ X``.
-    intercept_ : ndarray of shape (1,)
-        Intercept.
-    dual_coef_ : csr_array of shape (1, n_samples)
-        Dual variables.
-    support_ : ndarray of shape (n_support,)
-        Rows with a nonzero dual variable.
-    primal_objective_ : float
-        P of this model, rounded up.
-    dual_objective_ : float
-        D, which no model's objective is below, rounded down.
-    dual_gap_ : float
-        A bound on P - D, what could be gained at most. It is no
-        difference of the two objectives, which are rounded.
-    relative_gap_ : float
-        A bound on (P - D) / P, which `tol` is compared with.
-    converged_ : bool
-        Whether ``relative_gap_ <= tol``.
-    n_iter_ : int
-        Sweeps and Newton steps.
-    history_ : ndarray with named fields
-        One entry per certificate: problem (0), time, epoch, primal, dual, gap, active.
-    estimates_ : ndarray with named fields
-        One entry per sweep and Newton step: problem, time, epoch, relative_gap, which is an
-        estimate between certificates. `~dualsweep.plotting.ConvergenceDisplay` draws both.
-    n_features_in_ : int
-        Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, if X had string column names.
+    {weights}
+    {certificate}
 
     See Also
     --------

@@ -20,54 +20,9 @@ class LinearSVRCV(SearchingC, LinearRegressor, RegressionSearch):
 
     Attributes
     ----------
-    C_ : float
-        The C of choice.
-    Cs_ : ndarray of shape (n_Cs,)
-        Values of C that were tried, ascending; those past an end as well.
-    scores_ : ndarray of shape (n_folds, n_Cs)
-        Score of each fold on the rows it held out.
-    mean_score_ : ndarray of shape (n_Cs,)
-        Mean of the scores.
-    std_error_ : ndarray of shape (n_Cs,)
-        Standard error of the mean: the deviation of the scores over the square root of their
-        number.
-    fit_time_ : ndarray of shape (n_folds, n_Cs)
-        Seconds of training in the search.
-    n_support_ : ndarray of shape (n_folds, n_Cs)
-        Support vectors in the search.
-    search_gap_ : ndarray of shape (n_folds, n_Cs)
-        Relative duality gaps in the search.
-    best_estimator_ : LinearSVR
-        The model, as a `LinearSVR` with this C.
-    coef_ : ndarray of shape (n_features,)
-        Weights of the model, equal to ``dual_coef_ @ X``.
-    intercept_ : ndarray of shape (1,)
-        Intercept of the model.
-    dual_coef_ : csr_array of shape (1, n_samples)
-        Dual variables of the model.
-    support_ : ndarray of shape (n_support,)
-        Rows with a nonzero dual variable.
-    primal_objective_ : float
-        P of this model, rounded up.
-    dual_objective_ : float
-        D, which no model's objective is below, rounded down.
-    dual_gap_ : float
-        A bound on P - D, what could be gained at most. It is no
-        difference of the two objectives, which are rounded.
-    relative_gap_ : float
-        A bound on (P - D) / P, which `tol` is compared with.
-    converged_ : bool
-        Whether ``relative_gap_ <= tol``.
-    n_iter_ : int
-        Sweeps and Newton steps of the model.
-    history_ : ndarray with named fields
-        One entry per certificate of the model; see `LinearSVR`.
-    estimates_ : ndarray with named fields
-        One entry per epoch of the model; see `LinearSVR`.
-    n_features_in_ : int
-        Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, if X had string column names.
+    {search}
+    {weights}
+    {certificate}
 
     See Also
     --------
