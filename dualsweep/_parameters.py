@@ -1,9 +1,9 @@
-"""What a parameter is: its default, what is allowed, and what people are told about it.
+"""What a parameter is: its default, the values it may have, and its texts.
 
-A class that inherits from `Parameters` declares its parameters as a dataclass does its fields, each
+A class that inherits from `Parameters` declares its parameters as a dataclass declares fields, each
 with `parameter`. It gets an ``__init__`` that takes them, a check of their values, and a docstring
-that describes them. (A dataclass itself will not do for an estimator: Dask and others take an
-instance of one for its fields, and lose what was fitted.)
+that describes them. (Estimators cannot be dataclasses: Dask and others take those apart into their
+fields, and lose what was fitted.)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**how: bool) -> Callable[[type], type]:
-        """Stand-in for what type checkers know: a class whose fields are its arguments."""
+        """Do nothing: only type checkers need it."""
         return lambda kind: kind
 
 
@@ -42,7 +42,7 @@ def either(names: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class OneOf:
-    """One of some strings; those of a registry may become more."""
+    """One of some strings: a registry, to which users may add."""
 
     names: Collection[str]
 
@@ -54,14 +54,14 @@ class OneOf:
 
     @property
     def kind(self) -> str:
-        """The type, as docstrings have it."""
+        """The type, as docstrings show it."""
         names = ", ".join(f'"{name}"' for name in self.names)
         return f"{{{names}}}"
 
 
 @dataclass(frozen=True)
 class Number:
-    """A finite number, above or between some others."""
+    """A finite number: at least `least`, at most `most`, and above `above`."""
 
     least: float = -sys.float_info.max
     most: float = sys.float_info.max
@@ -71,7 +71,7 @@ class Number:
     def __contains__(self, value: object) -> bool:
         if not isinstance(value, Real):
             return False
-        number = value if isinstance(value, int) else float(value)  # of an int, that may overflow
+        number = value if isinstance(value, int) else float(value)  # a large int would overflow
         inside = self.least <= number <= self.most
         return inside and (self.above is None or number > self.above)
 
@@ -85,7 +85,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Whole:
-    """An integer between two others, or on one side of one."""
+    """An integer: at least `least`, at most `most`."""
 
     least: int | None = None
     most: int | None = None
@@ -108,7 +108,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Such:
-    """A value that passes a test; `kind` is what it is called, in docstrings and errors."""
+    """A value that passes a test; docstrings and errors call it `kind`."""
 
     kind: str
     test: Callable[[Any], bool]
@@ -125,18 +125,21 @@ Allowed = OneOf | Number | Whole | Such
 
 @dataclass(frozen=True)
 class Parameter:
-    """All that is known of a parameter; see `parameter`."""
+    """All that is known of a parameter."""
 
     default: Any
-    allowed: tuple[Allowed | None, ...]
-    text: str
+    allowed: tuple[Allowed | None, ...]  # its value is one of these
+    text: str  # of docstrings: what it is, and when to change it
+    # Whether two values mean two problems, or two ways to the solution: then neither goes on from
+    # the other's checkpoint.
     identifies: bool
-    flags: tuple[str, ...]
+    flags: tuple[str, ...]  # of the command line; by default the name as in Python
+    # Of the command line, ``{choices}`` for the allowed values; empty if it has no such option.
     help: str
-    metavar: str | None
+    metavar: str | None  # the command line's word for the value
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        """Return the default: what a model has that was pickled before there was the parameter."""
+        """Return the default, for models pickled before the parameter existed."""
         return self.default
 
     def accepts(self, value: object) -> bool:
@@ -145,7 +148,7 @@ class Parameter:
 
     @property
     def what(self) -> str:
-        """What is allowed, as errors say it."""
+        """The allowed values, as errors list them."""
         return either(str(it) for it in self.allowed)
 
     def described(self, name: str) -> str:
@@ -165,31 +168,9 @@ def parameter(
     help: str = "",
     metavar: str | None = None,
 ) -> Default:
-    """Declare a parameter of a class that inherits from `Parameters`.
+    """Declare a parameter of a class that inherits from `Parameters`; see `Parameter`.
 
-    Parameters
-    ----------
-    default : object
-        What it is if it is not given.
-    *allowed : Allowed or None
-        What values it may have: one of these.
-    text : str
-        Its description in docstrings: what it is, and when to change it.
-    identifies : bool
-        Whether models for two of its values solve different problems, or get there by different
-        steps: then neither goes on from the other's checkpoint.
-    flags : str
-        How the command line calls it; by default as Python does.
-    help : str
-        What the command line says of it, with ``{choices}`` for the values that it may have;
-        nothing if it has no such option.
-    metavar : str, optional
-        What the command line calls its value.
-
-    Returns
-    -------
-    Parameter
-        What type checkers take for the default.
+    Type checkers take what is returned for the default.
     """
     named: Any = Parameter(default, allowed, text, identifies, tuple(flags.split()), help, metavar)
     return named  # type: ignore[no-any-return]
@@ -208,15 +189,15 @@ def parameters_of(kind: type) -> dict[str, Parameter]:
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
 class Parameters:
-    """Something with parameters, which are keywords of its ``__init__`` and its attributes.
+    """Base of what has parameters, which are keywords of ``__init__`` and attributes.
 
-    A subclass may leave out parameters of its bases: ``class A(B, without=("C",))``. They are no
-    keywords then, and have their defaults.
+    A subclass may leave out parameters of its bases: ``class A(B, without=("C",))``. They keep
+    their defaults, but are not keywords.
     """
 
     _order: ClassVar[tuple[str, ...]] = ()  # others follow, in the order of their declaration
     _without: ClassVar[Collection[str]] = ()
-    _texts: ClassVar[dict[str, str]] = {}  # of docstrings that say ``{name}``, as ``{parameters}``
+    _texts: ClassVar[dict[str, str]] = {}  # replace ``{name}`` in docstrings
 
     def __init_subclass__(cls, *, without: Collection[str] = (), **how: Any) -> None:
         super().__init_subclass__(**how)
@@ -245,7 +226,7 @@ class Parameters:
 
 
 def _init(parameters: dict[str, Parameter]) -> Callable[..., None]:
-    """Return an ``__init__`` that takes these."""
+    """Return an ``__init__`` with these keywords."""
 
     def __init__(self: Parameters, **given: Any) -> None:  # noqa: N807
         for name in given.keys() - parameters:

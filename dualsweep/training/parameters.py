@@ -1,7 +1,7 @@
-"""The parameters of all that trains: each is declared here, and nowhere else.
+"""The table of parameters: each is declared here, and nowhere else.
 
-A class below is a group of parameters that some estimators have and others lack; `Settings` has
-those that training asks for. `dualsweep._parameters` says what a parameter is.
+Each class is a group of parameters that some estimators have and others lack; `Settings` has those
+that training needs. `dualsweep._parameters` says what a parameter is.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ POSITIVE = Number(above=0.0)
 
 
 class Cost(Parameters):
-    """What a model has that does not choose its own cost."""
+    """Parameters of estimators for a given cost."""
 
     C: float = parameter(
         1.0,
@@ -51,7 +51,7 @@ class Cost(Parameters):
 
 
 class Choice(Parameters):
-    """What a model has that chooses its own cost."""
+    """Parameters of estimators that choose their cost."""
 
     Cs: Any = parameter(
         10,
@@ -135,7 +135,7 @@ class Choice(Parameters):
 
 
 class OfClasses(Parameters):
-    """What a classifier has."""
+    """Parameters of classifiers."""
 
     loss: str = parameter(
         "squared_hinge",
@@ -176,7 +176,7 @@ class OfClasses(Parameters):
 
 
 class OfTargets(Parameters):
-    """What a regression has."""
+    """Parameters of regressors."""
 
     loss: str = parameter(
         "epsilon_insensitive",
@@ -201,7 +201,7 @@ class OfTargets(Parameters):
 
 
 class Training(Parameters):
-    """What all have."""
+    """Parameters of all estimators."""
 
     _order = (
         *("C", "Cs", "cv", "scoring", "selection", "patience", "tol_search"),
@@ -272,7 +272,7 @@ class Training(Parameters):
 
 
 class InOneProcess(Parameters):
-    """What training on a cluster lacks."""
+    """Parameters that training on a cluster lacks."""
 
     solver: str = parameter(
         "auto",
@@ -315,7 +315,7 @@ class InOneProcess(Parameters):
 
 
 class Limited(Parameters):
-    """What a search lacks."""
+    """Parameters that a search lacks."""
 
     max_time: float | None = parameter(
         None,
@@ -330,7 +330,7 @@ class Limited(Parameters):
 
 
 class Restarted(Parameters):
-    """What goes on from the model of a previous `fit`."""
+    """Parameters of estimators that can start from their previous `fit`."""
 
     warm_start: bool = parameter(
         False,
@@ -342,7 +342,7 @@ class Restarted(Parameters):
 
 
 class Process(Parameters):
-    """What an estimator has that is no concern of the problem."""
+    """Parameters of the process, not of the problem."""
 
     n_jobs: int | None = parameter(
         None,
@@ -366,7 +366,7 @@ class Process(Parameters):
 
 
 class Habits(Parameters):
-    """What means nothing here, for scripts that set it for scikit-learn's `LinearSVC`."""
+    """Parameters without effect, for scripts that set them for scikit-learn's `LinearSVC`."""
 
     penalty: str = parameter(
         "l2",
@@ -385,7 +385,7 @@ class Habits(Parameters):
 
 
 class Trained(Training, InOneProcess, Process):
-    """What all estimators have, those of Dask aside."""
+    """Parameters of all estimators but those for Dask."""
 
 
 class Classification(Cost, OfClasses, Trained, Limited, Restarted, Habits):
