@@ -1,6 +1,7 @@
 """Estimators with scikit-learn's interface."""
 
-from ._certificate import Certificate, certify
+from ._certificate import certify
+from ._proof import Certificate
 from .compare import MulticlassComparison, compare_multiclass
 from .cv import LinearSVCCV
 from .path import SVCPath, svc_path, svr_path

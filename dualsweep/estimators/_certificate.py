@@ -5,14 +5,14 @@ from __future__ import annotations
 from copy import copy
 from math import fsum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, is_regressor
 from sklearn.pipeline import Pipeline
-from sklearn.svm._base import BaseSVC
-from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
+from sklearn.svm import SVC, NuSVC
+from sklearn.utils.validation import check_is_fitted
 
 from .._host import to_host
 from .._parameters import parameters_of
@@ -20,46 +20,18 @@ from ..io._files import check_target
 from ..kernels.certificate import relative
 from ..placements import load_if_it_fits, training_data
 from ..problems.run import certificate_of
-from ..rows.blocks import Blocks
 from ..rows.functions import EPS
-from ..rows.layouts import check_sparse
 from ..training import Context, train
 from ..training.problems import SeparateProblems
 from ._device import refuse_device
-from ._proof import prove
-from ._validation import check_store_labels, check_weights
+from ._proof import Certificate, prove, vectors_of
+from ._validation import check_again, check_weights
 from .certified import CertifiedModel
 from .svc import LinearSVC
 from .svr import LinearSVR
 
 # The lower bound is sought to within this part of the tolerance, the rest is for the model.
 BOUND_SHARE = 0.25
-
-
-class Certificate(NamedTuple):
-    """How good a model is.
-
-    Attributes
-    ----------
-    primal : float
-        Its objective; the sum over the classes if each has a problem of its own.
-    dual : float
-        What no model's objective is below; a sum likewise.
-    relative_gap : float
-        The part of the objective that might be saved at most, in the worst of the classes.
-    n_iter : int
-        Sweeps and Newton steps it took to find the bound.
-    """
-
-    primal: float
-    dual: float
-    relative_gap: float
-    n_iter: int
-
-    @property
-    def gap(self) -> float:
-        """What might be saved at most."""
-        return self.primal - self.dual
 
 
 def certify(
@@ -157,7 +129,7 @@ def certify(
         check_target(Path(proof), force=force)
     given = {"C": C, "loss": loss, "multi_class": multi_class, "epsilon": epsilon}
     problem = _problem(model, **given, intercept=intercept)
-    X, y = _checked(model, *load_if_it_fits(X, y, memory_limit))
+    X, y = check_again(model, *load_if_it_fits(X, y, memory_limit))
     settings = problem._settings().but(
         tol=BOUND_SHARE * tol,
         max_iter=max_iter,
@@ -212,22 +184,6 @@ def _better(some: Any, others: Any, better: Any) -> Any:
     )
 
 
-def _checked(model: Any, X: Any, y: Any) -> tuple[Any, Any]:
-    """Return X and y as they are trained on, if the model can have been."""
-    if isinstance(X, Blocks):
-        return X, check_store_labels(X, y, _regresses(model))
-    X = check_sparse(X)
-    options: dict[str, Any] = {
-        "accept_sparse": "csr",
-        "dtype": [np.float64, np.float32],
-        "order": "C",
-        "y_numeric": _regresses(model),
-    }
-    if isinstance(model, BaseEstimator):
-        return validate_data(model, X, y, reset=False, **options)
-    return check_X_y(X, y, **options)
-
-
 def _primals(problems: SeparateProblems, weights: Any) -> Any:
     """Return the objectives of the problems at these rows of weights."""
     primals = []
@@ -261,7 +217,7 @@ def _linear_model(model: Any) -> Any:
             f"{name} has no {' and no '.join(missing)}: certify takes linear classifiers, which "
             "have coef_, intercept_ and classes_, and linear regressors."
         )
-    if isinstance(model, BaseSVC) and len(model.classes_) > 2:
+    if isinstance(model, SVC | NuSVC) and len(model.classes_) > 2:
         raise TypeError(
             f"{name} has weights for pairs of classes, of more than two; certify takes those of "
             "one versus the rest, Crammer-Singer or Weston-Watkins."
@@ -276,7 +232,7 @@ def _on_host(model: Any) -> Any:
     if all(arrays[name] is getattr(model, name) for name in names):
         return model
     twin = copy(model)
-    twin.__dict__.update(arrays)
+    vars(twin).update(arrays)
     return twin
 
 
@@ -309,33 +265,19 @@ def _problem(model: Any, **given: Any) -> CertifiedModel:
 
 def _weights(model: Any, n_features: int, bias: float) -> Any:
     """Return a row of weights for each row of coefficients, that of the constant feature last."""
-    coef = model.coef_.toarray() if hasattr(model.coef_, "toarray") else np.asarray(model.coef_)
-    coef = np.atleast_2d(coef)
-    if _regresses(model):
-        kind, n_rows = "regressor of", 1
-    else:
-        kind = f"classifier of {len(model.classes_)} classes and"
-        n_rows = 1 if len(model.classes_) == 2 else len(model.classes_)
-    if coef.shape != (n_rows, n_features):
-        raise ValueError(
-            f"A linear {kind} {n_features} features has {n_rows} rows of as many coefficients, "
-            f"but coef_ has the shape {coef.shape}."
-        )
-    intercept = np.broadcast_to(np.asarray(model.intercept_, dtype=np.float64), n_rows)
-    if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
-        raise ValueError("coef_ or intercept_ of the model has NaN or infinity.")
+    coef, intercept = vectors_of(model, n_features)
     if not bias and intercept.any():
         raise ValueError(
             "The model has an intercept_ that is not 0, but fit_intercept=False: its problem has "
             "no intercept. Correct one of the two."
         )
-    last = intercept / bias if bias else np.zeros(n_rows)
+    last = intercept / bias if bias else np.zeros(len(coef))
     if (np.abs(bias * last - intercept) > 2.0 * EPS * np.abs(intercept)).any():
         raise ValueError(
             f"intercept_ of the model is too small, or too large, to be divided by "
             f"intercept_scaling={bias:g} in float64. Round it to 0, or use another scaling."
         )
-    return np.column_stack([coef, last]).astype(np.float64, copy=False)
+    return np.column_stack([coef, last])
 
 
 def _some(classes: Any) -> str:

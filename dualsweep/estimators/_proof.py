@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import fsum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .._host import to_host
 from ..io._files import check_target
@@ -31,49 +31,104 @@ from ..training.claims import (
 )
 from ..training.formulations import as_targets, formulation_of
 from ._device import space_of
-from ._validation import check_store_labels, check_weights
-
-if TYPE_CHECKING:
-    from ._certificate import Certificate
+from ._validation import check_again, check_weights, labels_of
 
 
-def save_proof(
-    model: Any, path: str | Path, X: Any, y: Any, sample_weight: Any, force: bool
-) -> Certificate:
-    """Write the proof of a fitted model; see `CertifiedModel.save_proof`."""
-    from ._certificate import Certificate  # which imports this module
+class Certificate(NamedTuple):
+    """How good a model is.
 
-    check_is_fitted(model)
-    name = type(model).__name__
-    if not hasattr(model, "dual_coef_"):
-        raise ValueError(
-            f"This {name} has no dual variables, so it proves nothing by itself. "
-            "certify(model, X, y, proof=path) looks for some, and writes a proof with them."
-        )
-    first = X
-    while isinstance(first, list | tuple) and first:
-        first = first[0]
-    if hasattr(first, "__dask_graph__"):
-        raise TypeError(
-            f"A proof takes rows in memory or a store, but X is a {type(X).__name__} of Dask. Pass "
-            "what its compute() returns."
-        )
-    check_target(Path(path), force=force)
-    if space_of(X) is not None:
-        X, y, sample_weight = to_host(X), to_host(y), to_host(sample_weight)
-    X, y, weight = _checked(model, X, y, sample_weight)
-    duals = sp.csr_array(to_host(model.dual_coef_))
-    if duals.shape[1] != X.shape[0]:
-        raise ValueError(
-            f"The model was trained on {duals.shape[1]} rows, but X has {X.shape[0]}. Pass the "
-            "rows it was trained on, or use certify(model, X, y, proof=path)."
-        )
-    bounds = prove(path, model, model._settings(), X, y, weight, duals, force=force)
-    primal, dual = zip(*bounds, strict=True)
-    gaps = [relative(_up(upper - lower), upper) for upper, lower in bounds]
-    return Certificate(
-        primal=_up(fsum(primal)), dual=-_up(-fsum(dual)), relative_gap=_up(max(gaps)), n_iter=0
-    )
+    Attributes
+    ----------
+    primal : float
+        Its objective; the sum over the classes if each has a problem of its own.
+    dual : float
+        What no model's objective is below; a sum likewise.
+    relative_gap : float
+        The part of the objective that might be saved at most, in the worst of the classes.
+    n_iter : int
+        Sweeps and Newton steps it took to find the bound.
+    """
+
+    primal: float
+    dual: float
+    relative_gap: float
+    n_iter: int
+
+    @property
+    def gap(self) -> float:
+        """What might be saved at most."""
+        return self.primal - self.dual
+
+
+class Provable:
+    """A model that can prove its certificate."""
+
+    def save_proof(
+        self,
+        path: str | Path,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        force: bool = False,
+    ) -> Certificate:
+        """Write a proof of the certificate, which others can check without this library.
+
+        The proof has the weights, the dual variables, the cost of each row, a digest of the data,
+        and bounds on both objectives. ``dualsweep-check PROOF DATA``, a single file of Python's
+        standard library, compares it with the data in svmlight text. See docs/proofs.md.
+
+        Parameters
+        ----------
+        path : str or Path
+            Where to write; the file appears complete or not at all. A link is followed.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
+            The rows the model was trained on.
+        y : array-like of shape (n_samples,), default=None
+            Their labels, or targets. None is for stores, and means the labels in the store. Labels
+            that are no numbers count as their places in ascending order, from 0 on.
+        sample_weight : array-like of shape (n_samples,), default=None
+            The weights it was trained with.
+        force : bool, default=False
+            Whether to replace a file that exists.
+
+        Returns
+        -------
+        Certificate
+            What is proven, computed anew from the model and X. For other rows, labels or weights
+            than those of the training it is true too, but worse.
+        """
+        check_is_fitted(self)
+        model: Any = getattr(self, "best_estimator_", self)
+        if not hasattr(model, "dual_coef_"):
+            raise ValueError(
+                f"This {type(model).__name__} has no dual variables, so it proves nothing by "
+                "itself. certify(model, X, y, proof=path) looks for some, and writes a proof with "
+                "them."
+            )
+        first = X
+        while isinstance(first, list | tuple) and first:
+            first = first[0]
+        if hasattr(first, "__dask_graph__"):
+            raise TypeError(
+                f"A proof takes rows in memory or a store, but X is a {type(X).__name__} of Dask. "
+                "Pass what its compute() returns."
+            )
+        check_target(Path(path), force=force)
+        if space_of(X) is not None:
+            X, y, sample_weight = to_host(X), to_host(y), to_host(sample_weight)
+        X, y = check_again(model, X, y)
+        weight = check_weights(sample_weight, X)
+        duals = sp.csr_array(to_host(model.dual_coef_))
+        if duals.shape[1] != X.shape[0]:
+            raise ValueError(
+                f"The model was trained on {duals.shape[1]} rows, but X has {X.shape[0]}. Pass the "
+                "rows it was trained on, or use certify(model, X, y, proof=path)."
+            )
+        bounds = prove(path, model, model._settings(), X, y, weight, duals, force=force)
+        primal, dual = zip(*bounds, strict=True)
+        gaps = [relative(_up(upper - lower), upper) for upper, lower in bounds]
+        return Certificate(_up(fsum(primal)), -_up(-fsum(dual)), _up(max(gaps)), n_iter=0)
 
 
 def _up(x: float) -> float:
@@ -96,11 +151,11 @@ def prove(
     X and y are checked; the labels of blocks are their own where y is None.
     """
     if y is None:
-        y = np.concatenate([X.read_labels(b) for b in range(len(X.block_bytes))])
+        y = labels_of(X)
     problem, classes, labels = _statement(settings, X, y, weight)
     if classes is not None and not np.array_equal(classes, to_host(model.classes_)):
         raise ValueError("The classes of y are not those of the model.")
-    vectors = _weights(model, problem.X.shape[1])
+    vectors = vectors_of(model, problem.X.shape[1])
     if duals.shape[0] != len(vectors.intercept):
         raise ValueError(
             f"The model has {len(vectors.intercept)} rows of weights, but {duals.shape[0]} of dual "
@@ -129,29 +184,6 @@ def prove(
 
     write_proof(Path(path), about, float(settings.C), problem.cost, proven(), force=force)
     return found
-
-
-def _checked(model: Any, X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
-    """Return X, y and weights as they are trained on, if the model can have been."""
-    regression = model.loss in REGRESSION_LOSSES
-    if isinstance(X, Blocks):
-        if X.shape[1] != model.n_features_in_:
-            raise ValueError(
-                f"The store has {X.shape[1]} features, but the model {model.n_features_in_}."
-            )
-        y = check_store_labels(X, y, regression)
-    else:
-        X, y = validate_data(
-            model,
-            X,
-            y,
-            reset=False,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            order="C",
-            y_numeric=regression,
-        )
-    return X, y, check_weights(weight, X)
 
 
 def _statement(settings: Settings, X: Any, y: Any, weight: Any) -> tuple[Statement, Any, Any]:
@@ -221,14 +253,20 @@ def _problems(
         yield ProvenProblem(number, *bounds, *own, [(rows, alpha[rows])])
 
 
-def _weights(model: Any, n_features: int) -> Vectors:
+def vectors_of(model: Any, n_features: int) -> Vectors:
     """Return the weights of a model as they are, a row for each vector, and the intercepts."""
+    classes = to_host(getattr(model, "classes_", None))
     coef = model.coef_.toarray() if sp.issparse(model.coef_) else to_host(model.coef_)
     coef = np.atleast_2d(np.asarray(coef)).astype(np.float64, copy=False)
+    kind = "regressor of" if classes is None else f"classifier of {len(classes)} classes and"
+    n_rows = 1 if classes is None or len(classes) == 2 else len(classes)
+    if coef.shape != (n_rows, n_features):
+        raise ValueError(
+            f"A linear {kind} {n_features} features has {n_rows} rows of as many coefficients, "
+            f"but coef_ has the shape {coef.shape}."
+        )
     intercept = np.asarray(to_host(model.intercept_), dtype=np.float64)
-    intercept = np.broadcast_to(intercept, len(coef))
-    if coef.shape[1] != n_features:
-        raise ValueError(f"X has {n_features} features, but the model {coef.shape[1]}.")
+    intercept = np.broadcast_to(intercept, n_rows)
     if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
         raise ValueError("coef_ or intercept_ of the model has NaN or infinity.")
     return Vectors(coef, intercept)

@@ -1,4 +1,4 @@
-"""From what users pass to what the solver takes."""
+"""Check what users pass, and convert it to what is trained on."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_regressor
+from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_X_y, validate_data
 
 from ..placements import OnDevice
 from ..problems.labels import offsets_of
@@ -17,18 +17,22 @@ from ..rows.blocks import Blocks
 from ..rows.layouts import check_sparse
 from ._device import check_device_data, refuse_device, space_of
 
-# What an integer number of values of C spans: Wang and Scott's grid (2021, section 5), and wide
-# enough for rows of about unit length, as text has. A search takes it in units of the data; see
-# `dualsweep.training.unit_cost`.
-FIRST, LAST = -6, 3  # powers of 2
+# Powers of 2 that a number of values of C spans: Wang and Scott's grid (2021, section 5), which is
+# wide enough for rows of about unit length, as text has. A search scales it by `unit_cost`.
+FIRST, LAST = -6, 3
+
+AS_TRAINED: dict[str, Any] = {
+    "accept_sparse": "csr",
+    "dtype": [np.float64, np.float32],
+    "order": "C",
+}
 
 
 def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """Return X, y and sample weights as they are trained on; note on `estimator` what X looks like.
+    """Return X, y and sample weights as they are trained on; set `n_features_in_` and names.
 
-    X may be a store, with labels that replace its own, or y None; or a matrix on a device. The
-    weights are float64, or None if there are none. A regressor's y has to be numbers, and any
-    other's classes.
+    X may be a store, whose labels y replaces unless it is None, or a matrix on a device. y has
+    numbers for a regressor, else classes. The weights are float64, or None if there are none.
     """
     numeric = is_regressor(estimator)
     if not numeric:
@@ -39,20 +43,12 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any,
             refuse_device(X, type(estimator).__name__)
         X, y, sample_weight = check_device_data(estimator, X, y, sample_weight, space)
     elif isinstance(X, Blocks):
-        y = check_store_labels(X, y, numeric)
+        y = _check_store_labels(X, y, numeric)
         estimator.__dict__.pop("feature_names_in_", None)
         estimator.n_features_in_ = X.shape[1]
     else:
         try:
-            X, y = validate_data(
-                estimator,
-                check_sparse(X),
-                y,
-                accept_sparse="csr",
-                dtype=[np.float64, np.float32],
-                order="C",
-                y_numeric=numeric,
-            )
+            X, y = validate_data(estimator, check_sparse(X), y, y_numeric=numeric, **AS_TRAINED)
         except ValueError as error:
             if "could not convert string to float" not in str(error):
                 raise
@@ -66,7 +62,19 @@ def check_data(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Any,
     return X, y, check_weights(sample_weight, X)
 
 
-def check_store_labels(store: Blocks, y: Any, numeric: bool = False) -> Any:
+def check_again(model: Any, X: Any, y: Any) -> tuple[Any, Any]:
+    """Return X and y as they are trained on; refuse what the model cannot have been trained on."""
+    numeric = isinstance(model, BaseEstimator) and is_regressor(model)
+    if isinstance(X, Blocks):
+        return X, _check_store_labels(X, y, numeric)
+    if isinstance(model, BaseEstimator):
+        return validate_data(
+            model, check_sparse(X), y, reset=False, y_numeric=numeric, **AS_TRAINED
+        )
+    return check_X_y(check_sparse(X), y, **AS_TRAINED)
+
+
+def _check_store_labels(store: Blocks, y: Any, numeric: bool) -> Any:
     """Return labels that replace those of a store, or None."""
     if y is None:
         return None
@@ -79,7 +87,7 @@ def check_store_labels(store: Blocks, y: Any, numeric: bool = False) -> Any:
 
 
 def _refuse_several_labels(y: Any) -> None:
-    """Raise ValueError if rows have several labels each, saying who takes those."""
+    """Raise ValueError if rows have several labels each; the message names what takes those."""
     shape: tuple[int, ...] = getattr(y, "shape", ())
     if isinstance(y, list | tuple):
         try:
@@ -121,3 +129,8 @@ def check_weights(sample_weight: Any, X: Any) -> Any:
             "Use weight 0 to leave a row out."
         )
     return weights
+
+
+def labels_of(blocks: Blocks) -> Any:
+    """Return the labels of all rows of a store."""
+    return np.concatenate([blocks.read_labels(b) for b in range(len(blocks.block_bytes))])

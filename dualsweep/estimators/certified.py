@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from numbers import Integral
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,11 +21,8 @@ from ..training.parameters import Cost, Limited, Restarted, Trained
 from ..training.progress import shortfall
 from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, FitCallbacks, with_callbacks
 from ._model import CERTIFICATE
-from ._proof import save_proof
+from ._proof import Provable
 from ._validation import check_data
-
-if TYPE_CHECKING:
-    from ._certificate import Certificate
 
 Model = TypeVar("Model", bound="CertifiedModel")
 
@@ -34,7 +30,9 @@ Model = TypeVar("Model", bound="CertifiedModel")
 PROVABLE = 1e-13
 
 
-class CertifiedModel(CallbackSupportMixin, Cost, Trained, Limited, Restarted, BaseEstimator):
+class CertifiedModel(
+    CallbackSupportMixin, Provable, Cost, Trained, Limited, Restarted, BaseEstimator
+):
     """A linear model whose parameters are those of `Settings`, and more."""
 
     _texts: ClassVar = {"certificate": CERTIFICATE}
@@ -82,43 +80,6 @@ class CertifiedModel(CallbackSupportMixin, Cost, Trained, Limited, Restarted, Ba
             self.__dict__.update(fitted.attributes())
         self._warn(stacklevel=4 if HAS_CALLBACKS else 3)
         return self
-
-    def save_proof(
-        self,
-        path: str | Path,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        force: bool = False,
-    ) -> Certificate:
-        """Write a proof of the certificate, which others can check without this library.
-
-        The proof has the weights, the dual variables, the cost of each row, a digest of the data,
-        and bounds on both objectives. ``dualsweep-check PROOF DATA``, a single file of Python's
-        standard library, compares it with the data in svmlight text. See docs/proofs.md.
-
-        Parameters
-        ----------
-        path : str or Path
-            Where to write; the file appears complete or not at all. A link is followed.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
-            The rows the model was trained on.
-        y : array-like of shape (n_samples,), default=None
-            Their labels, or targets. None is for stores, and means the labels in the store. Labels
-            that are no numbers count as their places in ascending order, from 0 on.
-        sample_weight : array-like of shape (n_samples,), default=None
-            The weights it was trained with.
-        force : bool, default=False
-            Whether to replace a file that exists.
-
-        Returns
-        -------
-        Certificate
-            What is proven, computed anew from the model and X. For other rows, labels or weights
-            than those of the training it is true too, but worse.
-        """
-        return save_proof(self, path, X, y, sample_weight, force)
 
     def _settings(self) -> Settings:
         """Return what is to be trained; draws from `random_state`."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from numbers import Integral
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn import config_context, get_config
@@ -33,15 +32,13 @@ from ._device import space_of
 from ._folds import masks_of
 from ._model import CERTIFICATE
 from ._on_host import OnHost
+from ._proof import Provable
 from ._search import search
-from ._validation import check_Cs, check_data
+from ._validation import check_Cs, check_data, labels_of
 from .certified import CertifiedModel
 
-if TYPE_CHECKING:
-    from ._certificate import Certificate
 
-
-class SearchingC(Choice, Trained, BaseEstimator):
+class SearchingC(Provable, Choice, Trained, BaseEstimator):
     """A model that chooses its own C, by the score of folds."""
 
     _kind: ClassVar[type[CertifiedModel]]  # of model
@@ -113,7 +110,7 @@ best_estimator_ : LinearSVC or LinearSVR
         X, y = load_if_it_fits(X, y, self.memory_limit)
         X, y, sample_weight = check_data(self, X, y, sample_weight)
         if y is None:
-            y = np.concatenate([X.read_labels(b) for b in range(len(X.block_bytes))])
+            y = labels_of(X)
         routed = self._routed(sample_weight, params)
         splitter = check_cv(self.cv, y, classifier=is_classifier(self))
         if isinstance(X, Blocks):
@@ -221,39 +218,6 @@ best_estimator_ : LinearSVC or LinearSVR
             ConvergenceWarning,
             stacklevel=4,
         )
-
-    def save_proof(
-        self,
-        path: str | Path,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        force: bool = False,
-    ) -> Certificate:
-        """Write a proof of the certificate of `best_estimator_`; see `LinearSVC.save_proof`.
-
-        Parameters
-        ----------
-        path : str or Path
-            Where to write; the file appears complete or not at all. A link is followed.
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
-            The rows the model was trained on.
-        y : array-like of shape (n_samples,), default=None
-            Their labels, or targets. None is for stores, and means the labels in the store.
-        sample_weight : array-like of shape (n_samples,), default=None
-            The weights it was trained with.
-        force : bool, default=False
-            Whether to replace a file that exists.
-
-        Returns
-        -------
-        Certificate
-            What is proven.
-        """
-        check_is_fitted(self)
-        given: Certificate = self.best_estimator_.save_proof(path, X, y, sample_weight, force=force)
-        return given
 
     def score(self, X: Any, y: Any, **score_params: Any) -> float:
         """Return the score of the model by `scoring`.
