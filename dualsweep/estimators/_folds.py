@@ -1,7 +1,7 @@
-"""Folds of a search: parts of the rows, side by side, each for one C after the other.
+"""Folds of a search: parts of the rows, trained side by side, for one C after the other.
 
 A fold is a vector of weights that are 0 on the rows it holds out, so that all folds share X, its
-norms and its labels. A solution is kept to start others from: dual variables, weights and slacks.
+norms and its labels. Solutions (dual variables, weights, slacks) are kept to start others from.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ..training import Context, Fitted, Settings, Watcher, train
 from ..training.progress import Bars
 from .certified import CertifiedModel
 
-_ASSESS, _TRAIN = 0, 1  # what comes first for a C
+_ASSESS, _TRAIN = 0, 1  # in order of priority for the same C
 
 
 class Point(NamedTuple):
-    """What came of one C in one fold."""
+    """The result of one C in one fold."""
 
     score: float
     seconds: float  # of training
@@ -40,14 +40,14 @@ class Point(NamedTuple):
 
 
 class FoldBar(NamedTuple):
-    """One of the bars, from `first` on, a step for each C."""
+    """The bar of a fold: a step for each C, the first of which is step `first`."""
 
     bars: Bars
     number: int
     first: int = 0
 
     def show(self, C: float, progress: Progress, step: float, share: float = 1.0) -> None:
-        """Move the bar, on its way from `step` to ``step + share``."""
+        """Show how far training is between `step` and ``step + share``."""
         step, label = self.first + step, f"C {C:.3g}  "
         self.bars.update(self.number, progress, step, share, label)
 
@@ -55,27 +55,9 @@ class FoldBar(NamedTuple):
 class Fold:
     """Rows to train on and rows to score on, for ascending values of C.
 
-    Parameters
-    ----------
-    model : LinearSVC or LinearSVR
-        What is scored is a copy of it.
-    settings : Settings
-        Those of every training, but for C.
-    data : TrainingSet, BlockSet or DeviceSet
-        All rows.
-    train, test : indices, slices or masks
-        Which of the rows; a row that is there twice counts twice.
-    Cs : sequence of float
-        Values of C.
-    context : Context
-        Where the fold is trained.
-    bar : FoldBar
-        Shows how far it is.
-    stride : int
-        Every so many values of C, one starts from the solution for the one so many before, and
-        those in between from it as well: so many can be tried at once.
-    goes_on : bool
-        Whether the solution for the last C is kept, for more values of C to start from.
+    A row that is in `train` twice counts twice. Every `stride` values of C, one starts from the
+    solution `stride` values before it, and those in between start from it too: that many can be
+    trained at once. `goes_on` keeps the solution for the last C, for more values to start from.
     """
 
     def __init__(
@@ -111,7 +93,7 @@ class Fold:
         self.seconds: dict[int, float] = {}
 
     def onwards(self, Cs: Any, *, warm: bool) -> Fold:
-        """Return the fold for other values of C; the first starts from the last here, if `warm`."""
+        """Return the fold for other C; if `warm`, the first of them starts from the last here."""
         twin = copy(self)
         twin.first = self.fitted.pop(len(self.Cs) - 1, None) if warm else None
         twin.bar = self.bar._replace(first=self.bar.first + len(self.Cs))
@@ -120,16 +102,16 @@ class Fold:
 
     @property
     def tried(self) -> int:
-        """How many values of C have been tried, without a gap."""
+        """The number of smallest C that have all been tried."""
         return [*self.points, None].index(None)
 
     def started_by(self, c: int) -> range:
-        """Return which values of C start from the c-th."""
+        """Return the positions of the C that start from the c-th."""
         stop = c + 1 + (self.stride if c % self.stride == 0 else 0)
         return range(c + 1, min(stop, len(self.Cs)))
 
     def train(self, c: int) -> None:
-        """Train the c-th C; what it starts from has been trained."""
+        """Train the c-th C; the one that it starts from has been trained."""
         C, seed = float(self.Cs[c]), c - (c % self.stride or self.stride)
         stop, workers = self.context.stop, self.context.workers
         context = self.context.part(_FoldWatcher(self, c), stop, workers)
@@ -142,7 +124,7 @@ class Fold:
         self.seconds[c] = clock() - started
 
     def assess(self, c: int, score: Callable[[Any, Any], float]) -> None:
-        """Score what came of the c-th C, and forget what is not needed any more."""
+        """Score the model for the c-th C, and drop solutions that are no longer needed."""
         C, model = float(self.Cs[c]), copy(self.model)
         model.__dict__.update(self.fitted[c].attributes(), C=C)
         self.points[c] = Point(
@@ -162,13 +144,13 @@ class Fold:
 
 
 class _FoldWatcher(Watcher):
-    """Moves the bar of a fold; of several C at once, the smallest is shown."""
+    """Moves the bar of a fold; if several C are trained at once, it shows the smallest."""
 
     def __init__(self, fold: Fold, c: int) -> None:
         self.fold, self.c = fold, c
 
     def begin(self, names: list[str], attributes: Any) -> None:
-        """Learn among how many problems a step is shared."""
+        """Note how many problems share a step."""
         self.share = 1 / len(names)
 
     def epoch(self, p: int, progress: Progress) -> bool:
@@ -180,7 +162,7 @@ class _FoldWatcher(Watcher):
 
 
 def masks_of(splits: Iterable[tuple[Any, Any]], n_rows: int) -> list[tuple[Any, Any]]:
-    """Return splits as masks: an eighth of the memory that numbers of rows take."""
+    """Return splits as masks, which take an eighth of the memory of row numbers."""
     found = []
     for parts in splits:
         masks = np.zeros((2, n_rows), bool)
@@ -206,10 +188,10 @@ def advance_folds(
 ) -> int:
     """Advance all folds to their last C, or until `enough`; return how many C all of them tried.
 
-    `enough` is told the number of values of C that all folds have tried, each number once; then
-    `halt` is set. `idle` is told that number whenever a thread has nothing to do. The smallest C
-    that can be tried are tried first, so many at once that no thread waits; what is tried in excess
-    is not counted, and the result does not depend on the number of threads.
+    ``enough(n)`` is asked once for each number n of C that all folds have tried; if it is true,
+    `halt` is set. ``idle(n)`` is called whenever a thread has nothing to do. The smallest C come
+    first, as many at once as there are threads. What is tried beyond the last is not counted, so
+    that the result does not depend on the number of threads.
     """
     ready = [(0, _TRAIN, f) for f in range(len(folds))]
     running: dict[Future[None], tuple[int, int, int]] = {}

@@ -1,4 +1,4 @@
-"""What linear models have in common: how they predict, and what they answer to habits."""
+"""Linear models: how they predict, and what they answer to users of other estimators."""
 
 from __future__ import annotations
 
@@ -70,38 +70,16 @@ support_ : ndarray of shape (n_support,)
         super()._validate_params()
 
     def decision_function(self, X: Any) -> Any:
-        """Return how far each row is on the side of each class.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
-            Rows; those of a store are read block by block.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            ``x.w + b`` of each class; of two classes, of the second alone.
-        """
+        """Return the scores of rows; those of a store are read block by block."""
         return _by_block(super().decision_function, X)
 
     def predict(self, X: Any) -> Any:
-        """Return the class of each row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
-            Rows; those of a store are read block by block.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            The classes.
-        """
+        """Return the classes of rows; those of a store are read block by block."""
         return _by_block(super().predict, X)
 
     @property
     def predict_proba(self) -> Any:
-        """Not there; the AttributeError says what gives probabilities."""
+        """Raise AttributeError, which says what gives probabilities."""
         name = type(self).__name__
         raise AttributeError(
             f"{name} has no predict_proba: a margin is not a probability. Calibrate it: "
@@ -111,7 +89,7 @@ support_ : ndarray of shape (n_support,)
 
     @property
     def partial_fit(self) -> Any:
-        """Not there; the AttributeError says what trains on more than memory holds."""
+        """Raise AttributeError, which says how to train on more than memory holds."""
         name = type(self).__name__
         raise AttributeError(
             f"{name} has no partial_fit: a certificate needs all rows. For rows that do not fit "
@@ -157,17 +135,22 @@ support_ : ndarray of shape (n_support,)
         """
         return _by_block(super().predict, X)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
 
 def _by_block(method: Callable[[Any], Any], X: Any) -> Any:
-    """Return what a method returns for all rows, of a store for one block after the other."""
+    """Return the result of a method for X; for a store, compute it block by block."""
     if not isinstance(X, Blocks):
         return method(check_sparse(X))
-    filled = np.flatnonzero(np.diff(X.starts)).tolist()  # of some rows of a store, not all are
+    filled = np.flatnonzero(np.diff(X.starts)).tolist()  # a part of a store may have empty blocks
     return np.concatenate([method(_alike(X.read(b)[0])) for b in filled])
 
 
 def _alike(X: Any) -> Any:
-    """Return rows with indices and pointers of one type, which products of sparse matrices need."""
+    """Return rows whose indices and pointers have one type, as SciPy's products need."""
     if X.nnz <= np.iinfo(X.indices.dtype).max:
         X.indptr = X.indptr.astype(X.indices.dtype, copy=False)
     return X

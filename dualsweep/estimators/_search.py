@@ -1,8 +1,8 @@
-"""The search for C: all folds, when to stop raising C, and the model that looks best meanwhile."""
+"""The search for C: train all folds, decide when to stop, and train the best C ahead."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from threading import Event
 from typing import Any
@@ -10,13 +10,14 @@ from typing import Any
 from .._threads import Workers, wait_for_one
 from ..placements import BlockSet, DeviceSet, TrainingSet
 from ..training import Context, Fitted, Settings, Watcher, train
+from ..training.parameters import Choice
 from ._folds import Fold, FoldBar, advance_folds
 from ._tried import Tried, choose, go_further
 from .certified import CertifiedModel
 
-# Where folds and classes make fewer than ENOUGH problems, threads would wait for each other if each
-# C started from the one before: then STRIDE of them are tried at once. That takes some 10 % more
-# processor time (imdb), since solutions for a smaller C are worth less.
+# Where folds times classes are fewer than ENOUGH problems, STRIDE values of C are tried at once:
+# threads would wait if each C started from the one before. It takes some 10 % more processor time
+# (imdb), since the solution for a much smaller C is a worse start.
 STRIDE, ENOUGH = 3, 16
 
 
@@ -24,51 +25,21 @@ def search(
     model: CertifiedModel,
     settings: Settings,
     data: TrainingSet | BlockSet | DeviceSet,
-    splits: Any,
+    splits: Sequence[tuple[Any, Any]],
     Cs: Any,
     score: Callable[[Any, Any], float],
-    patience: int | None,
-    selection: str,
-    tol: float,
+    choice: Choice,
     context: Context,
-    goes_on: bool = False,
+    *,
+    goes_on: bool,
 ) -> tuple[dict[str, Any], int, Fitted | None]:
-    """Return what there is to know of the search, as attributes, and which C to choose.
+    """Try ascending values of C; return what was found, the position of the best, and its model.
 
-    And the model of all rows for this C, if a thread had the time to make it.
-
-    Parameters
-    ----------
-    model : LinearSVC or LinearSVR
-        What is scored is a copy of it.
-    settings : Settings
-        Those of the model, but for C.
-    data : TrainingSet, BlockSet or DeviceSet
-        All rows.
-    splits : list of pairs
-        Rows to train and to score on, for each fold.
-    Cs : array
-        Values of C, ascending.
-    score : callable
-        Returns the score of a model on some rows.
-    patience, selection : int or None, str
-        See `LinearSVCCV`.
-    tol : float
-        That of the trainings of the search.
-    context : Context
-        Where all folds are trained.
-    goes_on : bool
-        Whether to try more values of C if the first or the last is best.
-
-    Returns
-    -------
-    dict
-        Attributes of `LinearSVCCV` and `LinearSVRCV`.
-    int
-        Which of the values of C to choose.
-    Fitted or None
-        The model.
+    What was found is attributes of `LinearSVCCV`. The model, for all rows, is None unless a thread
+    had the time to make it. With `goes_on`, C past an end of the range is tried if that is best.
     """
+    patience, selection = choice.patience, choice.selection
+    tol = choice.tol_search or settings.tol
     context.bars.tol = tol
     context.bars.open([f"fold {f + 1}" for f in range(len(splits))], "folds")
     halt = Event()
@@ -79,13 +50,13 @@ def search(
     def enough(n: int) -> bool:
         return patience is not None and Tried.first(folds, n).since_best() >= patience
 
-    def idle(n: int) -> None:
+    def train_ahead(n: int) -> None:
         best = choose(*Tried.first(folds, n).scored()[1:], selection) if n else 0
         if best < n - 1:  # larger C were worse
             ahead.aim(float(Cs[best]))
 
     def advance(
-        folds: list[Fold], enough: Callable[[int], bool], idle: Callable[[int], None] = _pass
+        folds: list[Fold], enough: Callable[[int], bool], idle: Callable[[int], None] = _do_nothing
     ) -> int:
         halt.clear()
         context.bars.extend(len(folds[0].Cs) + folds[0].bar.first)
@@ -98,12 +69,11 @@ def search(
         quiet = context.part(Watcher(), lambda: dropped() or context.stop(), workers)
         return train(data.shared(workers), settings.but(C=C), quiet)  # type: ignore[union-attr]
 
-    n_classes = len(data.problems(settings).names)
-    n_problems = len(splits) * n_classes
-    alone = n_classes == 1 and isinstance(data, TrainingSet) and not context.bars.shown
     searched = settings.but(tol=tol)
+    n_classes = len(data.problems(settings).names)
+    alone = n_classes == 1 and isinstance(data, TrainingSet) and not context.bars.shown
     in_blocks = isinstance(data, BlockSet)  # memory is meant for one training
-    stride = 1 if n_problems >= ENOUGH or in_blocks else STRIDE
+    stride = 1 if len(splits) * n_classes >= ENOUGH or in_blocks else STRIDE
     n_threads = context.workers.n_threads
     at_once = 1 if in_blocks else n_threads
     folds: list[Fold] = []
@@ -112,14 +82,14 @@ def search(
         ahead = _Ahead(make, workers)
         for f, (train_rows, test_rows) in enumerate(splits):
             try:
-                bar = FoldBar(context.bars, f)
-                how = part, bar, stride, goes_on
-                fold = Fold(model, searched, data, train_rows, test_rows, Cs, *how)
+                options = part, FoldBar(context.bars, f), stride, goes_on
+                fold = Fold(model, searched, data, train_rows, test_rows, Cs, *options)
             except ValueError as error:
                 raise ValueError(f"In the training part of fold {f + 1}: {error}") from error
             folds.append(fold)
         try:
-            tried = Tried.first(folds, advance(folds, enough, idle if alone else _pass))
+            idle = train_ahead if alone else _do_nothing
+            tried = Tried.first(folds, advance(folds, enough, idle))
             if goes_on:
                 # A score that knows of no weights of classes would have a small C undo them.
                 downwards = settings.class_weight is None
@@ -142,17 +112,11 @@ def search(
 
 
 class _Ahead:
-    """The model for the C that looks best so far, made by a thread that has nothing else to do.
+    """Trains the model for the C that looks best so far, on a thread with nothing else to do.
 
-    Of a single problem: nobody can help with its sweeps, and they would be all that is left to do
-    when the search is over (imdb: a quarter of the time that 16 threads take).
-
-    Parameters
-    ----------
-    make : callable
-        Returns the model for a C, or something else if told to stop.
-    workers : Workers
-        Whose threads they are.
+    Only a single problem is trained ahead: no other thread can help with its sweeps, which would be
+    all that is left when the search ends (imdb: a quarter of the time that 16 threads take). `make`
+    returns the model for a C, or something else once it is dropped.
     """
 
     def __init__(self, make: Callable[[float, Callable[[], bool]], Fitted], workers: Workers):
@@ -161,20 +125,20 @@ class _Ahead:
         self.model: Future[Fitted]
 
     def aim(self, C: float) -> None:
-        """See to it that it is the model for this C that is made."""
+        """Begin the model for this C, unless that is the one being made."""
         if self.C != C:
             self.drop()
             self.C, self.dropped = C, Event()
             self.model = self.workers.submit(self.make, C, self.dropped.is_set)
 
     def drop(self) -> None:
-        """Let go of it."""
+        """Stop making the model."""
         self.dropped.set()
 
     def result(self, C: float) -> Fitted | None:
-        """Return the model for this C, if it was begun."""
+        """Return the model for this C, or None if it was not begun."""
         return wait_for_one([self.model]).pop().result() if self.C == C else None
 
 
-def _pass(n: int) -> None:
-    """Give a thread that waits nothing to do."""
+def _do_nothing(n: int) -> None:
+    """Leave a thread that has nothing to do idle."""

@@ -1,4 +1,4 @@
-"""The values of C that a search has tried, and what came of each."""
+"""The values of C that a search has tried, their results, and which of them to choose."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from ._folds import Fold, Point
 
-# Weights that grow faster than this power of C: rows are still at their bound, as at C = 0, and the
-# scores stand still because nothing but the length of the weights has changed yet.
+# Where weights grow faster than this power of C, most rows are still at their bound, as at C = 0:
+# scores stand still because only the length of the weights changes.
 STILL_GROWING = 0.5
 
 # A search goes on past its range in steps of at least STEP, by a factor of at most FURTHEST on
-# either side, until so many values in a row are no better. Columns in units of their own need it:
+# either side, until PATIENCE values in a row are no better. Columns in different units need it:
 # where a few are long, those that matter can be a thousandth of the length of a row.
 STEP, FURTHEST, PATIENCE = 4.0, 4.0**10, 3
 
@@ -34,16 +34,16 @@ class Tried(NamedTuple):
         return cls(np.asarray(folds[0].Cs[:n], np.float64)[order], points)
 
     def then(self, larger: Tried) -> Tried:
-        """Return these values, and larger ones."""
+        """Return these values and larger ones."""
         points = [a + b for a, b in zip(self.points, larger.points, strict=True)]
         return Tried(np.concatenate([self.Cs, larger.Cs]), points)
 
     def collect(self, name: str) -> Any:
-        """Return one thing that came of it, per fold and C."""
+        """Return a field of the points, per fold and C."""
         return np.array([[getattr(point, name) for point in fold] for fold in self.points])
 
     def scored(self) -> tuple[Any, Any, Any]:
-        """Return the scores, their means and the standard errors of those."""
+        """Return the scores, their means, and the standard errors of the means."""
         scores, n_folds = self.collect("score"), len(self.points)
         deviation = scores.std(axis=0, ddof=1) if n_folds > 1 else np.full(len(self.Cs), np.nan)
         return scores, scores.mean(axis=0), deviation / np.sqrt(n_folds)
@@ -54,16 +54,16 @@ class Tried(NamedTuple):
         return self.scored()[1]
 
     def since_best(self) -> int:
-        """Return how many values after the best brought no better score; see `patience`."""
+        """Return how many values after the best were no better; see `patience`."""
         return _since_best(self.mean, self.collect("length"), self.Cs)
 
     def proves_last(self, tol: float) -> bool:
-        """Tell whether all folds have proven this gap at the largest C."""
+        """Return whether all folds have proven this gap at the largest C."""
         return bool(self.collect("relative_gap")[:, -1].max() <= tol)
 
 
 def _since_best(mean: Any, lengths: Any, Cs: Any) -> int:
-    """Count those after the best at which training has begun."""
+    """Count the C after the best at which training has begun."""
     with np.errstate(divide="ignore", invalid="ignore"):  # weights may be 0
         growth = np.diff(np.log(lengths).mean(axis=0)) / np.diff(np.log(Cs))
     return int((growth[mean.argmax() :] < STILL_GROWING).sum())
@@ -85,11 +85,11 @@ def go_further(
     advance: Callable[[list[Fold], Callable[[int], bool]], int],
     downwards: bool,
 ) -> Tried:
-    """Try values of C beyond those that folds were to try, where the first or the last is best.
+    """Try C beyond the range of the folds if its first or last value is best.
 
-    Larger ones as well where training has not begun at the last, and only as long as gaps of `tol`
-    are proven: for larger C yet that takes longer. Smaller ones if `downwards`. `advance` lets
-    folds try theirs until there are enough of them, and returns how many that was.
+    Larger ones are also tried if training has not begun at the last, but only while gaps of `tol`
+    are proven: a larger C takes longer still. Smaller ones are tried if `downwards`. `advance`
+    lets folds try theirs until there are enough, and returns how many were tried.
     """
     patience = patience or PATIENCE
     Cs = folds[0].Cs

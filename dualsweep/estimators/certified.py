@@ -1,4 +1,4 @@
-"""What `LinearSVC` and `LinearSVR` have in common: how they are trained, and what they say."""
+"""How `LinearSVC` and `LinearSVR` are trained, and what they warn of."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from ._validation import check_data
 
 Model = TypeVar("Model", bound="CertifiedModel")
 
-# Relative gaps below it may be all rounding.
+# Smaller relative gaps may be all rounding.
 PROVABLE = 1e-13
 
 
 class CertifiedModel(
     CallbackSupportMixin, Provable, Cost, Trained, Limited, Restarted, BaseEstimator
 ):
-    """A linear model whose parameters are those of `Settings`, and more."""
+    """A linear model that is trained to a certificate; its parameters include `Settings`."""
 
     _texts: ClassVar = {"certificate": CERTIFICATE}
 
@@ -82,7 +82,7 @@ class CertifiedModel(
         return self
 
     def _settings(self) -> Settings:
-        """Return what is to be trained; draws from `random_state`."""
+        """Return the settings of a training; draw its seed from `random_state`."""
         params = {n: getattr(self, n) for n in parameters_of(Settings) if hasattr(self, n)}
         integer = isinstance(self.random_state, Integral)
         params["C"] = float(self.C)
@@ -91,7 +91,7 @@ class CertifiedModel(
         return Settings(**params)
 
     def _context(self, **more: Any) -> Context:
-        """Return where it is trained."""
+        """Return the context of a training."""
         return Context(n_jobs=self.n_jobs, verbose=bool(self.verbose), tol=self.tol, **more)
 
     def _duals(self, data: Any) -> Any:
@@ -125,8 +125,3 @@ class CertifiedModel(
             if hasattr(self, name):
                 setattr(model, name, getattr(self, name))
         return model
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags

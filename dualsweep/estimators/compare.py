@@ -233,42 +233,40 @@ def _run(
     def score(model: LinearSVC, test: Any) -> float:
         return float(np.mean(model.predict(X[test]) == y[test]))
 
+    def points(t: int, train: Any, test: Any, Cs: Any, step: int) -> list[Point]:
+        where, bar = context.part(Watcher(), stop, context.workers), FoldBar(context.bars, t, step)
+        method = t % len(svcs)
+        fold = Fold(svcs[method], settings[method], data, train, test, Cs, where, bar)
+        for c in range(len(Cs)):
+            if not stop():
+                fold.train(c)
+                fold.assess(c, score)
+        return [point for point in fold.points if point is not None]
+
     def run(t: int) -> _Trial:
-        repeat, method = divmod(t, len(svcs))
-        part = parts[repeat]
-
-        def points(train: Any, test: Any, Cs: Any, step: int) -> list[Point]:
-            where = context.part(Watcher(), stop, context.workers)
-            bar = FoldBar(context.bars, t, step)
-            fold = Fold(svcs[method], settings[method], data, train, test, Cs, where, bar)
-            for c in range(len(Cs)):
-                if not stop():
-                    fold.train(c)
-                    fold.assess(c, score)
-            return [point for point in fold.points if point is not None]
-
+        part = parts[t // len(svcs)]
         try:
-            tuned = points(part == TRAIN, part == VALIDATE, Cs, 0)
+            tuned = points(t, part == TRAIN, part == VALIDATE, Cs, 0)
             if stop():
                 return _Trial(np.nan, np.nan, np.nan)
             C = float(Cs[int(np.argmax([point.score for point in tuned]))])
-            last = points(part != TEST, part == TEST, [C], len(Cs))
+            last = points(t, part != TEST, part == TEST, [C], len(Cs))
         except BaseException:
             failed.set()
             raise
         gap = max(point.relative_gap for point in tuned + last)
         return _Trial(last[-1].score if last else np.nan, C, gap)
 
-    trials = context.workers.map(run, range(len(names)))
+    columns = zip(*context.workers.map(run, range(len(names))), strict=True)
     shape = (len(parts), len(svcs))
     return {
-        name: np.array([getattr(trial, name) for trial in trials]).reshape(shape)
-        for name in _Trial._fields
+        name: np.reshape(values, shape)
+        for name, values in zip(_Trial._fields, columns, strict=True)
     }
 
 
 def _partition(codes: Any, rng: np.random.Generator) -> Any:
-    """Return for each row whether it is to train, to validate or to test on."""
+    """Return TRAIN, VALIDATE or TEST for each row."""
     order = rng.permutation(len(codes))
     order = order[np.argsort(codes[order], kind="stable")]
     counts = np.bincount(codes)
@@ -279,7 +277,7 @@ def _partition(codes: Any, rng: np.random.Generator) -> Any:
 
 
 def _p_value(difference: Any) -> float:
-    """Return the p-value of the signed-rank test, which knows nothing where nothing differs."""
+    """Return the p-value of the signed-rank test; 1 where nothing differs."""
     if not difference.any():
         return 1.0
     with warnings.catch_warnings():  # older releases tell how they deal with ties

@@ -12,8 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._clock import clock
 from .._host import to_host
-from ..placements import BlockSet, DeviceSet, TrainingSet, load_if_it_fits, training_data
-from ..training import Context, Fitted, Settings, train
+from ..placements import load_if_it_fits, training_data
+from ..training import Fitted, train
 from ._validation import check_Cs, check_data
 from .certified import CertifiedModel
 from .svc import LinearSVC
@@ -178,44 +178,29 @@ def _path(
     X, y = load_if_it_fits(X, y, model.memory_limit)
     X, y, sample_weight = check_data(model, X, y, sample_weight)
     settings = model._settings()
-    with model._context(steps=len(Cs)) as context:
-        data = training_data(X, y, sample_weight, settings, context)
-        path = _train(model, data, settings, Cs, context)
-    _warn(name, path, model.tol)
-    return path
-
-
-def _train(
-    svc: CertifiedModel,
-    data: TrainingSet | BlockSet | DeviceSet,
-    settings: Settings,
-    Cs: Any,
-    context: Context,
-) -> SVCPath:
-    deadline = np.inf if svc.max_time is None else clock() + svc.max_time
     models: list[CertifiedModel] = []
     times: list[float] = []
     fitted: Fitted | None = None
-    for C in Cs:
-        started = clock()
-        context.bars.step, context.bars.label = len(models), f"C {C:.3g}  "
-        at_C = settings.but(C=float(C), max_time=deadline - started)
-        fitted = train(data, at_C, context, before=fitted)
-        model = copy(svc)
-        model.__dict__.update(fitted.attributes(), C=float(C))
-        models.append(model)
-        times.append(clock() - started)
-    return SVCPath(Cs, models, np.array(times))
-
-
-def _warn(name: str, path: SVCPath, tol: float) -> None:
-    short = np.flatnonzero(path.relative_gaps > tol)
-    if len(short):
-        worst = short[path.relative_gaps[short].argmax()]
+    with model._context(steps=len(Cs)) as context:
+        data = training_data(X, y, sample_weight, settings, context)
+        deadline = np.inf if model.max_time is None else clock() + model.max_time
+        for C in Cs.tolist():
+            started = clock()
+            context.bars.step, context.bars.label = len(models), f"C {C:.3g}  "
+            at_C = settings.but(C=C, max_time=deadline - started)
+            fitted = train(data, at_C, context, before=fitted)
+            models.append(copy(model))
+            models[-1].__dict__.update(fitted.attributes(), C=C)
+            times.append(clock() - started)
+    path = SVCPath(Cs, models, np.array(times))
+    short = path.relative_gaps > model.tol
+    if short.any():
+        worst = path.relative_gaps.argmax()
         warnings.warn(
-            f"{name} stopped above tol {tol:.1e} for {len(short)} of {len(path.Cs)} values of C; "
+            f"{name} stopped above tol {model.tol:.1e} for {short.sum()} of {len(Cs)} values of C; "
             f"the largest relative duality gap is {path.relative_gaps[worst]:.1e}, at C = "
-            f"{path.Cs[worst]:g}. Raise max_iter, max_time or tol, or scale the features.",
+            f"{Cs[worst]:g}. Raise max_iter, max_time or tol, or scale the features.",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
+    return path

@@ -135,9 +135,9 @@ best_estimator_ : LinearSVC or LinearSVR
             if default:
                 Cs = Cs * unit_cost(data, y, settings)
             score = self._score(X, y, routed.scorer.score)
-            tol = self.tol if self.tol_search is None else self.tol_search
-            how = (self.patience, self.selection, tol, context, default)
-            found, best, fitted = search(model, settings, data, splits, Cs, score, *how)
+            found, best, fitted = search(
+                model, settings, data, splits, Cs, score, self, context, goes_on=default
+            )
             model.C = float(found["Cs_"][best])
             if fitted is None:
                 context.show_anew()
@@ -188,7 +188,7 @@ best_estimator_ : LinearSVC or LinearSVR
 
     def _warn_of_search(self) -> None:
         """Warn if some model of the search has not converged."""
-        tol = self.tol if self.tol_search is None else self.tol_search
+        tol = self.tol_search or self.tol
         short = self.search_gap_ > tol
         if short.any():
             worst = self.Cs_[self.search_gap_.max(axis=0).argmax()]
@@ -266,11 +266,6 @@ best_estimator_ : LinearSVC or LinearSVR
                 .add(caller="score", callee="score"),
             )
         )
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
 
 def _without(name: str, params: dict[str, Any]) -> dict[str, Any]:
