@@ -784,7 +784,7 @@ def test_compare_that_falls_short_is_1(iris):
     options = ["--repeats", "2", "--costs", "1", "--max-iter", "1", "--tol", "1e-9", "--json"]
     result = run("compare", iris, *options)
     gaps = np.array(facts(result, code=1)["relative_gap"])
-    assert f"for {(gaps > 1e-9).sum()} of 6 accuracies" in result.stderr
+    assert f"in {(gaps > 1e-9).sum()} of 6 comparisons" in result.stderr
     assert "Raise --max-iter or --tol, or scale" in result.stderr
 
 

@@ -57,7 +57,7 @@ def test_a_path_starts_where_the_one_before_ended(problem):
 def test_a_path_says_what_it_takes_and_where_it_stopped(problem):
     with pytest.raises(TypeError, match="svr_path takes no C"):
         svr_path(*problem, CS, C=1.0)
-    with pytest.warns(ConvergenceWarning, match="svr_path stopped above tol") as caught:
+    with pytest.warns(ConvergenceWarning, match="svr_path stopped above relative") as caught:
         svr_path(*problem, CS, solver="sweep", tol=1e-9, max_iter=1)
     assert caught[0].filename == __file__
 

@@ -14,16 +14,15 @@ from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
 
 from .._parameters import Such, parameter, parameters_of
-from ..estimators._callbacks import HAS_CALLBACKS, FitCallbacks, with_callbacks
+from ..estimators._callbacks import HAS_CALLBACKS, callbacks_of, with_callbacks
 from ..estimators.svc import LinearSVC as InMemory
 from ..placements.cluster.client import Cluster
 from ..placements.cluster.data import ClusterSet, partitions
 from ..rows.layouts import check_sparse
 from ..training import train
-from ..training.parameters import Habits, InOneProcess, Restarted
 
-# Parameters of the base class that mean nothing on a cluster.
-ELSEWHERE = [name for kind in (InOneProcess, Restarted, Habits) for name in parameters_of(kind)]
+# Parameters of the base class that have no use on a cluster.
+ELSEWHERE = ("solver", "intercept", "memory_limit", "warm_start", "penalty", "dual")
 
 
 class LinearSVC(InMemory, without=ELSEWHERE):
@@ -139,7 +138,7 @@ class LinearSVC(InMemory, without=ELSEWHERE):
             If the relative gap is still above `tol`; the message says by how much.
         """
         client = get_client() if self.client is None else self.client
-        settings, callbacks = self._settings(), FitCallbacks(self, X, y)
+        settings, callbacks = self._settings(), callbacks_of(self, X, y)
         lazy = partitions(X, y, sample_weight)
         with self._context(watcher=callbacks) as context, Cluster(client, lazy) as cluster:
             fitted = train(ClusterSet(cluster), settings, context)
@@ -156,8 +155,7 @@ class LinearSVC(InMemory, without=ELSEWHERE):
         Parameters
         ----------
         X : dask.array.Array, dask.dataframe.DataFrame, or array-like
-            Rows to score. The scores of a collection are in its partitions, and still to be
-            computed.
+            Rows to score. Scores of a collection are in its partitions, and not yet computed.
         """
         check_is_fitted(self)
         if not is_dask_collection(X):
@@ -174,8 +172,7 @@ class LinearSVC(InMemory, without=ELSEWHERE):
         Parameters
         ----------
         X : dask.array.Array, dask.dataframe.DataFrame, or array-like
-            Rows to classify. The classes of a collection are in its partitions, and still to be
-            computed.
+            Rows to classify. Classes of a collection are in its partitions, and not yet computed.
         """
         check_is_fitted(self)
         if not is_dask_collection(X):
@@ -186,7 +183,7 @@ class LinearSVC(InMemory, without=ELSEWHERE):
 
 
 def _of_block(answer: Callable[[Any], Any], X: Any) -> Any:
-    """Return what scikit-learn's model answers for a block whose structure holds."""
+    """Return the answer of scikit-learn's model for a block, whose structure is checked."""
     return answer(check_sparse(X))
 
 

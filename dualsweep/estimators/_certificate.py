@@ -1,4 +1,4 @@
-"""The certificate of a linear model that is already there, of any library."""
+"""The certificate of a fitted linear model, of any library."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .certified import CertifiedModel
 from .svc import LinearSVC
 from .svr import LinearSVR
 
-# The lower bound is sought to within this part of the tolerance, the rest is for the model.
+# The lower bound is sought to within this part of the tolerance; the rest is for the model.
 BOUND_SHARE = 0.25
 
 
@@ -55,44 +55,39 @@ def certify(
 ) -> Certificate:
     """Return the certificate of a model on data, recomputed from nothing but its weights.
 
-    The objective is that of the weights as they are, in float64. The lower bound is
-    the value of some dual point, and holds whatever point that is: that of the model's own dual
-    variables if it has them, X has as many rows, and they prove `tol`; else one that is found by
-    solving the problem. (A dual point made of the weights alone, each variable the one that fits
-    the row's slack, does not help: on text its bound is far below 0, and to start from 0 is as
-    good.)
+    The objective is that of the weights as they are, in float64. The lower bound is the value of a
+    dual point, and holds whatever point that is: the model's own dual variables if X has as many
+    rows and they prove `tol`, else one that is found by solving the problem. (A dual point made of
+    the weights alone does not help: on text its bound is far below 0, no better than to start from
+    0.)
 
     Parameters
     ----------
     model : classifier or regressor
-        Anything with `coef_`, `intercept_` and `classes_`: a `LinearSVC` or `LinearSVCCV`, trained
-        here or read from a file of LIBLINEAR, a linear classifier of scikit-learn's or of anybody
-        else's; or a linear regressor. Its parameters of the names of `LinearSVC`'s or `LinearSVR`'s
-        (C, loss, multi_class, epsilon, class_weight, fit_intercept, intercept and
-        intercept_scaling) say which problem is meant.
+        Anything with `coef_`, `intercept_` and `classes_`, of any library, or a linear regressor.
+        Parameters named as those of `LinearSVC` or `LinearSVR` (C, loss, multi_class, epsilon,
+        class_weight, fit_intercept, intercept and intercept_scaling) say which problem is meant.
     X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
-        The rows the model was trained on, or other rows with the same classes: then the certificate
+        The rows the model was trained on, or other rows with the same classes: the certificate then
         says how good the model is for those.
     y : array-like of shape (n_samples,), default=None
         Their labels, or targets. None is for stores, and means the labels in the store.
     sample_weight : array-like of shape (n_samples,), default=None
         Multiplies C per row, as in `LinearSVC.fit`.
     C : float, default=None
-        Cost of the problem. None means the model's own, and has to be replaced where it has none.
+        Cost of the problem. None means the model's own; give it if the model has none.
     loss : str, default=None
-        Loss of the problem. None means the model's own, and has to be replaced where that is none
-        of `LinearSVC`'s or `LinearSVR`'s.
+        Loss of the problem. None means the model's own; give it if that is not a loss of
+        `LinearSVC` or `LinearSVR`.
     multi_class : str, default=None
         Formulation of the problem. None means the model's own, or one versus the rest.
     epsilon : float, default=None
-        Deviation that costs nothing, of regression. None means the model's own, and has to be
-        replaced where it has none.
+        Deviation of regression that costs nothing. None means the model's own; give it if the model
+        has none.
     intercept : str, default=None
-        "penalized" or "free". None means the model's own, or that it is penalised; models of
-        LIBLINEAR do not tell.
+        "penalized" or "free". None means the model's own, or penalised; LIBLINEAR's do not tell.
     tol : float, default=1e-3
-        Relative gap to look for. The lower bound is sought to within a quarter of that, and the
-        rest is the model's.
+        Relative gap to look for. The lower bound is sought to within a quarter of that.
     max_iter : int, default=1000
         Sweeps and Newton steps for a lower bound, which is valid wherever they end.
     max_time : float, default=None
@@ -148,8 +143,7 @@ def certify(
         duals = getattr(model, "dual_coef_", None)
         if duals is not None:
             duals = sp.csr_array(to_host(duals))
-        # The certificate of its own dual variables, or of none. What was found is large, and let go
-        # of as soon as what it proves is known.
+        # The certificate of its own dual variables, or of none. `found` is large: drop it early.
         found = train(data, settings.but(max_iter=0), context, duals=duals)
         problems: Any = found.problems
         n_iter = found.n_iter
@@ -176,12 +170,10 @@ def certify(
 
 
 def _better(some: Any, others: Any, better: Any) -> Any:
-    """Return dual variables: of each problem, those of the others if these are better."""
+    """Return the dual variables of each problem, those of `others` where these are better."""
     if len(better) == 1:
         return others if better[0] else some
-    return sp.vstack(
-        [(others if better[p] else some)[[p]] for p in range(len(better))], format="csr"
-    )
+    return sp.vstack([(others if b else some)[[p]] for p, b in enumerate(better)], format="csr")
 
 
 def _primals(problems: SeparateProblems, weights: Any) -> Any:
@@ -200,7 +192,7 @@ def _regresses(model: Any) -> bool:
 
 
 def _linear_model(model: Any) -> Any:
-    """Return the model whose weights are meant; raise if it has none for each class."""
+    """Return the model that has the weights; raise TypeError if it has none for each class."""
     name = type(model).__name__
     if isinstance(model, Pipeline):
         raise TypeError(
@@ -237,7 +229,7 @@ def _on_host(model: Any) -> Any:
 
 
 def _problem(model: Any, **given: Any) -> CertifiedModel:
-    """Return a `LinearSVC` or `LinearSVR` with the parameters of the problem that is meant."""
+    """Return a `LinearSVC` or `LinearSVR` with the parameters of the problem."""
     kind: type[CertifiedModel] = LinearSVC
     own: tuple[str, ...] = ("multi_class", "class_weight")
     needed: tuple[str, ...] = ("C", "loss")

@@ -1,4 +1,4 @@
-"""Proofs of models that others can check."""
+"""Write proofs of models, which others can check."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def prove(
 ) -> list[tuple[float, float]]:
     """Write the proof of a model by signed dual variables; return the bounds of each problem.
 
-    X and y are checked; the labels of blocks are their own where y is None.
+    X and y are checked already. If y is None, X is a store with labels.
     """
     if y is None:
         y = labels_of(X)
@@ -204,7 +204,7 @@ def _statement(settings: Settings, X: Any, y: Any, weight: Any) -> tuple[Stateme
 
 
 def _numbers_of(labels: Any, y: Any) -> list[float]:
-    """Return labels as numbers: what is no number, by its place among the values of y."""
+    """Return labels as numbers; those that are not numbers become their rank among those of y."""
     if labels is None:
         return []
     if y.dtype.kind not in "fiub":
@@ -223,10 +223,10 @@ def _numbers_of(labels: Any, y: Any) -> list[float]:
 def _problems(
     problem: Statement, settings: Settings, vectors: Vectors, duals: Any, classes: Any
 ) -> Iterator[ProvenProblem]:
-    """Yield the problems of a training with their bounds, one after the other."""
+    """Yield the problems of a training with their bounds."""
     if problem.joint:
         coef, intercept = vectors
-        if len(coef) == 1:  # of all with this difference, those of the smallest norm
+        if len(coef) == 1:  # the shortest two vectors with this difference
             coef = np.concatenate([-0.5 * coef, 0.5 * coef])
             intercept = np.concatenate([-0.5 * intercept, 0.5 * intercept])
         found = joint_duals(duals, problem.codes, problem.cost, problem.joint)
@@ -254,7 +254,7 @@ def _problems(
 
 
 def vectors_of(model: Any, n_features: int) -> Vectors:
-    """Return the weights of a model as they are, a row for each vector, and the intercepts."""
+    """Return the weights and intercepts of a model as float64; raise ValueError if any is wrong."""
     classes = to_host(getattr(model, "classes_", None))
     coef = model.coef_.toarray() if sp.issparse(model.coef_) else to_host(model.coef_)
     coef = np.atleast_2d(np.asarray(coef)).astype(np.float64, copy=False)

@@ -17,9 +17,9 @@ from .._host import to_host
 from .._parameters import parameters_of
 from ..placements import DeviceSet, OnDevice, load_if_it_fits, training_data
 from ..training import Context, Settings, draw_seed, train
-from ..training.parameters import Cost, Limited, Restarted, Trained
+from ..training.parameters import Cost, Training
 from ..training.progress import shortfall
-from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, FitCallbacks, with_callbacks
+from ._callbacks import HAS_CALLBACKS, CallbackSupportMixin, callbacks_of, with_callbacks
 from ._model import CERTIFICATE
 from ._proof import Provable
 from ._validation import check_data
@@ -30,9 +30,7 @@ Model = TypeVar("Model", bound="CertifiedModel")
 PROVABLE = 1e-13
 
 
-class CertifiedModel(
-    CallbackSupportMixin, Provable, Cost, Trained, Limited, Restarted, BaseEstimator
-):
+class CertifiedModel(CallbackSupportMixin, Provable, Cost, Training, BaseEstimator):
     """A linear model that is trained to a certificate; its parameters include `Settings`."""
 
     _texts: ClassVar = {"certificate": CERTIFICATE}
@@ -73,7 +71,7 @@ class CertifiedModel(
         X, y = load_if_it_fits(X, y, self.memory_limit)
         X, y, sample_weight = check_data(self, X, y, sample_weight)
         settings = self._settings()
-        callbacks = FitCallbacks(self, X.X if isinstance(X, OnDevice) else X, y)
+        callbacks = callbacks_of(self, X.X if isinstance(X, OnDevice) else X, y)
         with self._context(watcher=callbacks) as context:
             data = training_data(X, y, sample_weight, settings, context, checkpoint)
             fitted = train(data, settings, context, duals=self._duals(data))
@@ -125,3 +123,20 @@ class CertifiedModel(
             if hasattr(self, name):
                 setattr(model, name, getattr(self, name))
         return model
+
+
+def warn_of_gaps(
+    name: str, gaps: Any, tol: float, trained: str, limits: str, Cs: Any = None, stacklevel: int = 2
+) -> None:
+    """Warn if some of many models have not converged; the last axis of `gaps` is that of `Cs`."""
+    short = gaps > tol
+    if short.any():
+        worst = np.atleast_2d(gaps).max(axis=0).argmax()
+        where = "" if Cs is None else f", at C = {Cs[worst]:g}"
+        warnings.warn(
+            f"{name} stopped above relative duality gap {tol:.1e} in {short.sum()} of {short.size} "
+            f"{trained}; the largest gap is {gaps.max():.1e}{where}. Raise {limits}, or scale the "
+            "features.",
+            ConvergenceWarning,
+            stacklevel=stacklevel + 1,
+        )

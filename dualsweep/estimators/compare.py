@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import wilcoxon
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from ..placements import TrainingSet, load_if_it_fits
@@ -19,6 +18,7 @@ from ..training.formulations import FORMULATIONS
 from ._device import refuse_device
 from ._folds import Fold, FoldBar, Point
 from ._validation import check_Cs, check_data
+from .certified import warn_of_gaps
 from .svc import LinearSVC
 
 TRAIN, VALIDATE, TEST = range(3)
@@ -198,16 +198,8 @@ def compare_multiclass(
             )
         trials = _run(svcs, data, X, y, parts, Cs, int(rng.integers(2**31)), context)
         context.give_up()
-    gaps = trials["relative_gap"]
-    tol = svcs[0].tol
-    if (gaps > tol).any():
-        warnings.warn(
-            f"compare_multiclass stopped above relative duality gap {tol:.1e} for "
-            f"{(gaps > tol).sum()} of {gaps.size} accuracies; the largest gap is {gaps.max():.1e}. "
-            "Raise max_iter or tol, or scale the features.",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+    gaps, tol = trials["relative_gap"], svcs[0].tol
+    warn_of_gaps("compare_multiclass", gaps, tol, "comparisons", "max_iter or tol")
     return MulticlassComparison(tuple(FORMULATIONS), **trials)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from ..training.parameters import ClassificationSearch
+from ..training.parameters import OfClasses
 from ._device import DevicePredictions
 from ._model import LinearClassifier
 from .searching import SearchingC
@@ -14,7 +14,7 @@ from .svc import LinearSVC
 
 
 class LinearSVCCV(  # type: ignore[misc]  # score is that of `scoring`
-    SearchingC, DevicePredictions, LinearClassifier, ClassificationSearch
+    SearchingC, DevicePredictions, LinearClassifier, OfClasses
 ):
     """Linear support vector classification that chooses C by cross-validation.
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from .._clock import clock
 from .._host import to_host
 from ..placements import load_if_it_fits, training_data
 from ..training import Fitted, train
 from ._validation import check_Cs, check_data
-from .certified import CertifiedModel
+from .certified import CertifiedModel, warn_of_gaps
 from .svc import LinearSVC
 from .svr import LinearSVR
 
@@ -193,14 +191,6 @@ def _path(
             models[-1].__dict__.update(fitted.attributes(), C=C)
             times.append(clock() - started)
     path = SVCPath(Cs, models, np.array(times))
-    short = path.relative_gaps > model.tol
-    if short.any():
-        worst = path.relative_gaps.argmax()
-        warnings.warn(
-            f"{name} stopped above tol {model.tol:.1e} for {short.sum()} of {len(Cs)} values of C; "
-            f"the largest relative duality gap is {path.relative_gaps[worst]:.1e}, at C = "
-            f"{Cs[worst]:g}. Raise max_iter, max_time or tol, or scale the features.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
+    limits = "max_iter, max_time or tol"
+    warn_of_gaps(name, path.relative_gaps, model.tol, "values of C", limits, Cs, stacklevel=3)
     return path

@@ -27,7 +27,7 @@ from .._parameters import InvalidParameterError, parameters_of
 from ..placements import OnDevice, PartOfBlocks, load_if_it_fits, training_data
 from ..rows.blocks import Blocks
 from ..training import train, unit_cost
-from ..training.parameters import Choice, Trained
+from ..training.parameters import Choice, Training
 from ._device import space_of
 from ._folds import masks_of
 from ._model import CERTIFICATE
@@ -35,10 +35,10 @@ from ._on_host import OnHost
 from ._proof import Provable
 from ._search import search
 from ._validation import check_Cs, check_data, labels_of
-from .certified import CertifiedModel
+from .certified import CertifiedModel, warn_of_gaps
 
 
-class SearchingC(Provable, Choice, Trained, BaseEstimator):
+class SearchingC(Provable, Choice, Training, BaseEstimator):
     """A model that chooses its own C, by the score of folds."""
 
     _kind: ClassVar[type[CertifiedModel]]  # of model
@@ -144,7 +144,9 @@ best_estimator_ : LinearSVC or LinearSVR
                 fitted = train(data, settings.but(C=model.C), context)
             model.__dict__.update(fitted.attributes())
             self._adopt(model, found)
-        self._warn_of_search()
+        name, tol = type(self).__name__, self.tol_search or self.tol
+        searched, limits = "trainings of the search", "max_iter or tol_search"
+        warn_of_gaps(name, self.search_gap_, tol, searched, limits, self.Cs_, stacklevel=3)
         self._warn_of_ends()
         model._warn(stacklevel=3)
         return self
@@ -185,21 +187,6 @@ best_estimator_ : LinearSVC or LinearSVR
             return float(value)
 
         return score
-
-    def _warn_of_search(self) -> None:
-        """Warn if some model of the search has not converged."""
-        tol = self.tol_search or self.tol
-        short = self.search_gap_ > tol
-        if short.any():
-            worst = self.Cs_[self.search_gap_.max(axis=0).argmax()]
-            warnings.warn(
-                f"{type(self).__name__} stopped above relative duality gap {tol:.1e} in "
-                f"{short.sum()} of {short.size} trainings of the search; the largest gap is "
-                f"{self.search_gap_.max():.1e}, at C = {worst:g}. Raise max_iter or tol_search, or "
-                "scale the features.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
 
     def _warn_of_ends(self) -> None:
         """Warn if the best score is at an end of three or more values: of two, every one is."""
@@ -252,20 +239,12 @@ best_estimator_ : LinearSVC or LinearSVR
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return who gets what; see scikit-learn's user guide on metadata routing."""
-        return (
-            MetadataRouter(owner=self)
-            .add_self_request(self)
-            .add(
-                splitter=self.cv,
-                method_mapping=MethodMapping().add(caller="fit", callee="split"),
-            )
-            .add(
-                scorer=self._get_scorer(),
-                method_mapping=MethodMapping()
-                .add(caller="fit", callee="score")
-                .add(caller="score", callee="score"),
-            )
-        )
+        splits = MethodMapping().add(caller="fit", callee="split")
+        scores = MethodMapping().add(caller="fit", callee="score")
+        scores.add(caller="score", callee="score")
+        router = MetadataRouter(owner=self).add_self_request(self)
+        router.add(splitter=self.cv, method_mapping=splits)
+        return router.add(scorer=self._get_scorer(), method_mapping=scores)
 
 
 def _without(name: str, params: dict[str, Any]) -> dict[str, Any]:

@@ -34,31 +34,29 @@ class LinearSVC(DevicePredictions, LinearClassifier, CertifiedModel, Classificat
 
     Notes
     -----
-    X is used where it lies, without a copy, if it is CSR or C-ordered dense, of float32 or
-    float64, memory-mapped or not; anything else is converted once. What is returned and certified
-    is float64 in any case.
+    X is used without a copy if it is CSR or C-ordered dense, of float32 or float64, memory-mapped
+    or not; anything else is converted once. Models and certificates are float64 in any case.
 
     A store (`dualsweep.io.open_store`) that does not fit into `memory_limit` is trained block by
-    block: the weights, the dual variables (of two classes twice 8 bytes a row) and as many blocks
-    as there is room for are in memory, an epoch is a pass over all blocks, and the certificate and
-    what it proves are the same. All losses and formulations can be trained like that, by sweeps,
-    the classes of one-versus-rest one after the other whatever `n_jobs` is. Of k classes at once,
-    dual variables take twice 8 k bytes a row (Weston-Watkins), or at most twice 12 min(k, 64)
-    (Crammer-Singer). Blocks of a tenth of `memory_limit` or smaller are best: a pass mixes the rows
-    of the blocks that are in memory together. Ctrl-C and `max_time` have to read all blocks twice
-    more to certify the model so far. `predict` and `decision_function` take stores too, and read
-    them block by block.
+    block, with the same certificate: the weights, the dual variables (of two classes twice 8 bytes
+    a row) and as many blocks as fit are in memory, and an epoch is a pass over all blocks. All
+    losses and formulations can be trained like that, by sweeps; the classes of one-versus-rest one
+    after the other, whatever `n_jobs` is. Of k classes at once, dual variables take twice 8 k bytes
+    a row (Weston-Watkins), or at most twice 12 min(k, 64) (Crammer-Singer). Blocks of at most a
+    tenth of `memory_limit` are best: a pass mixes the rows of the blocks that are in memory. Ctrl-C
+    and `max_time` read all blocks twice more to certify the model so far. `predict` and
+    `decision_function` read stores block by block too.
 
     X on a device, a CuPy array or CSR matrix or a torch tensor, is trained on there, all classes at
-    once and by Newton steps alone: `solver`, `schedule`, `n_jobs` and `random_state` are without
-    meaning. Attributes with a number per feature, class or row are arrays of the same library on
+    once and by Newton steps alone: `solver`, `schedule`, `n_jobs` and `random_state` have no
+    effect. Attributes with a number per feature, class or row are arrays of the same library on
     the same device. ``dual_gap_`` bounds ``P(coef_) - D(dual_coef_)``, so that
     ``|coef_ - dual_coef_ @ X|^2 <= 2 dual_gap_``, the intercept included. See docs/gpu.md.
 
     Ctrl-C ends `fit` early but leaves the estimator fitted, with the certificate of the model so
-    far; `KeyboardInterrupt` is raised after that. Of one-versus-rest, classes that were not begun
-    by then, or by the end of `max_time`, score every row by how frequent they are: their
-    coefficients are 0 (without an intercept, the mean of the others'), their relative gap is 1.
+    far; `KeyboardInterrupt` is raised after that. Classes of one-versus-rest that were not begun by
+    then, or by the end of `max_time`, score every row by how frequent they are: their coefficients
+    are 0 (without an intercept, the mean of the others'), their relative gap is 1.
 
     References
     ----------

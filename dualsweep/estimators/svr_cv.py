@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..training.parameters import RegressionSearch
+from ..training.parameters import OfTargets
 from ._model import LinearRegressor
 from .searching import SearchingC
 from .svr import LinearSVR
 
 
-class LinearSVRCV(SearchingC, LinearRegressor, RegressionSearch):
+class LinearSVRCV(SearchingC, LinearRegressor, OfTargets):
     """Linear support vector regression that chooses C by cross-validation.
 
     Searches as `LinearSVCCV` does: each fold trains ascending values of C, each from the solution

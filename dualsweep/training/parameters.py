@@ -48,6 +48,23 @@ class Cost(Parameters):
         flags="--cost -C",
         help="Cost of errors: a larger C fits the rows more closely.",
     )
+    max_time: float | None = parameter(
+        None,
+        POSITIVE,
+        None,
+        text="Seconds to give up after, with the model so far and its certificate; None means no "
+        "limit. The result then depends on the speed of the machine.",
+        identifies=False,
+        metavar="SECONDS",
+        help="Most seconds to train.",
+    )
+    warm_start: bool = parameter(
+        False,
+        FLAG,
+        text="Start from the dual variables of the previous fit, if it had as many rows and the "
+        "same classes. For fits of the same rows with another C or a smaller `tol`.",
+        identifies=False,
+    )
 
 
 class Choice(Parameters):
@@ -56,10 +73,7 @@ class Choice(Parameters):
     Cs: Any = parameter(
         10,
         Whole(least=1),
-        Such(
-            "array-like of shape (n_Cs,)",
-            lambda value: hasattr(value, "__len__") and not isinstance(value, str),
-        ),
+        Such("array-like of shape (n_Cs,)", _has("__len__")),
         text="Values of C, or how many of them. A number of values spans 2^-6 to 2^3 at equal "
         "ratios, in units of 1 over the mean squared length of a row (of typical entries, if "
         "columns are in different units); with the epsilon-insensitive loss, times the standard "
@@ -75,10 +89,7 @@ class Choice(Parameters):
     cv: Any = parameter(
         5,
         Whole(least=2),
-        Such(
-            "cross-validation generator",
-            lambda value: hasattr(value, "split") and not isinstance(value, str),
-        ),
+        Such("cross-validation generator", _has("split")),
         Such("iterable", _has("__iter__")),
         None,
         text="Number of folds of a `StratifiedKFold`, for regression of a `KFold`; a splitter, or "
@@ -210,6 +221,59 @@ class Training(Parameters):
         *("class_weight", "warm_start", "memory_limit", "n_jobs", "random_state", "verbose"),
     )
 
+    solver: str = parameter(
+        "auto",
+        OneOf(SOLVERS),
+        text='"sweep" is dual coordinate descent, "newton" a second-order method with the same '
+        'certificate (and sweeps should it make no progress). "auto" starts with sweeps and leaves '
+        "the rest to Newton steps where those are expected to be cheaper: few features, badly "
+        "scaled ones, large C. Change it to compare methods.",
+        identifies=False,
+        metavar="SOLVER",
+        help="Method: sweeps of coordinate descent, Newton steps, or both as they pay: {choices}.",
+    )
+    schedule: str = parameter(
+        "auto",
+        OneOf(SCHEDULES),
+        text='Which rows a sweep visits; all lead to the same optimum. "auto" adapts how often a '
+        "row is visited to what its visits gain, and gives slow sweeps momentum; the others are "
+        "those of the papers, to compare with.",
+        identifies=True,
+        metavar="SCHEDULE",
+        help="Order in which sweeps visit rows: {choices}. All lead to the same optimum.",
+    )
+    fit_intercept: bool = parameter(
+        True,
+        FLAG,
+        text="Whether to train the intercept b. False suits data that are centred, or have a "
+        "constant feature already.",
+        identifies=True,
+        flags="--no-intercept",
+        help="Train without an intercept.",
+    )
+    intercept: str = parameter(
+        "penalized",
+        OneOf(INTERCEPTS),
+        text="Whether b is penalised, as a weight of a constant feature of value "
+        "`intercept_scaling`: targets far from 0 are better centred then. Free, P lacks its term, "
+        "and neither shifting the features nor the targets changes more than b: for features far "
+        "from 0 and classes of very different size. That is trained by Newton steps where there "
+        "are few features, else by sweeps for a sequence of penalised intercepts. It is for "
+        "regression, two classes and one-versus-rest, in memory.",
+        identifies=True,
+        metavar="INTERCEPT",
+        help="Whether the intercept counts in the penalty: {choices}.",
+    )
+    intercept_scaling: float = parameter(
+        1.0,
+        Number(*BIASES),
+        text="Larger values penalise the intercept less; `intercept` is the better way to have "
+        "that. What is optimal for an intercept that is free does not depend on it.",
+        identifies=True,
+        flags="--bias",
+        help="Value of the constant feature whose weight is the penalised intercept: the larger, "
+        "the less it is penalised.",
+    )
     tol: float = parameter(
         1e-3,
         POSITIVE,
@@ -228,76 +292,6 @@ class Training(Parameters):
         metavar="N",
         help="Most epochs (passes over the rows) for each class.",
     )
-    fit_intercept: bool = parameter(
-        True,
-        FLAG,
-        text="Whether to train the intercept b. False suits data that are centred, or have a "
-        "constant feature already.",
-        identifies=True,
-        flags="--no-intercept",
-        help="Train without an intercept.",
-    )
-    intercept_scaling: float = parameter(
-        1.0,
-        Number(*BIASES),
-        text="Larger values penalise the intercept less; `intercept` is the better way to have "
-        "that. What is optimal for an intercept that is free does not depend on it.",
-        identifies=True,
-        flags="--bias",
-        help="Value of the constant feature whose weight is the penalised intercept: the larger, "
-        "the less it is penalised.",
-    )
-    schedule: str = parameter(
-        "auto",
-        OneOf(SCHEDULES),
-        text='Which rows a sweep visits; all lead to the same optimum. "auto" adapts how often a '
-        "row is visited to what its visits gain, and gives slow sweeps momentum; the others are "
-        "those of the papers, to compare with.",
-        identifies=True,
-        metavar="SCHEDULE",
-        help="Order in which sweeps visit rows: {choices}. All lead to the same optimum.",
-    )
-    random_state: Any = parameter(
-        None,
-        Whole(0, 2**32 - 1),
-        Such("RandomState instance", lambda value: isinstance(value, np.random.RandomState)),
-        None,
-        text="Seeds the order of visits. The same integer gives bitwise the same model; None gives "
-        "another one, as good, each time. The folds of a search are up to `cv`.",
-        identifies=True,
-        flags="--seed",
-        metavar="SEED",
-        help="Seed of everything random.",
-    )
-
-
-class InOneProcess(Parameters):
-    """Parameters that training on a cluster lacks."""
-
-    solver: str = parameter(
-        "auto",
-        OneOf(SOLVERS),
-        text='"sweep" is dual coordinate descent, "newton" a second-order method with the same '
-        'certificate (and sweeps should it make no progress). "auto" starts with sweeps and leaves '
-        "the rest to Newton steps where those are expected to be cheaper: few features, badly "
-        "scaled ones, large C. Change it to compare methods.",
-        identifies=False,
-        metavar="SOLVER",
-        help="Method: sweeps of coordinate descent, Newton steps, or both as they pay: {choices}.",
-    )
-    intercept: str = parameter(
-        "penalized",
-        OneOf(INTERCEPTS),
-        text="Whether b is penalised, as a weight of a constant feature of value "
-        "`intercept_scaling`: targets far from 0 are better centred then. Free, P lacks its term, "
-        "and neither shifting the features nor the targets changes more than b: for features far "
-        "from 0 and classes of very different size. That is trained by Newton steps where there "
-        "are few features, else by sweeps for a sequence of penalised intercepts. It is for "
-        "regression, two classes and one-versus-rest, in memory.",
-        identifies=True,
-        metavar="INTERCEPT",
-        help="Whether the intercept counts in the penalty: {choices}.",
-    )
     memory_limit: int | None = parameter(
         None,
         Whole(least=1),
@@ -312,38 +306,6 @@ class InOneProcess(Parameters):
         help="Memory for training on a store, besides what the program itself takes: some 200 MB, "
         "300 MB for cv and certify. A store that does not fit is read block by block.",
     )
-
-
-class Limited(Parameters):
-    """Parameters that a search lacks."""
-
-    max_time: float | None = parameter(
-        None,
-        POSITIVE,
-        None,
-        text="Seconds to give up after, with the model so far and its certificate; None means no "
-        "limit. The result then depends on the speed of the machine.",
-        identifies=False,
-        metavar="SECONDS",
-        help="Most seconds to train.",
-    )
-
-
-class Restarted(Parameters):
-    """Parameters of estimators that can start from their previous `fit`."""
-
-    warm_start: bool = parameter(
-        False,
-        FLAG,
-        text="Start from the dual variables of the previous fit, if it had as many rows and the "
-        "same classes. For fits of the same rows with another C or a smaller `tol`.",
-        identifies=False,
-    )
-
-
-class Process(Parameters):
-    """Parameters of the process, not of the problem."""
-
     n_jobs: int | None = parameter(
         None,
         Whole(least=1),
@@ -355,6 +317,18 @@ class Process(Parameters):
         "not depend on it.",
         identifies=False,
         help="Threads for reading and training; -1 uses all cores.",
+    )
+    random_state: Any = parameter(
+        None,
+        Whole(0, 2**32 - 1),
+        Such("RandomState instance", lambda value: isinstance(value, np.random.RandomState)),
+        None,
+        text="Seeds the order of visits. The same integer gives bitwise the same model; None gives "
+        "another one, as good, each time. The folds of a search are up to `cv`.",
+        identifies=True,
+        flags="--seed",
+        metavar="SEED",
+        help="Seed of everything random.",
     )
     verbose: int = parameter(
         0,
@@ -384,21 +358,9 @@ class Habits(Parameters):
     )
 
 
-class Trained(Training, InOneProcess, Process):
-    """Parameters of all estimators but those for Dask."""
+class Classification(Cost, OfClasses, Training):
+    """The parameters of `LinearSVC`, but for those without effect."""
 
 
-class Classification(Cost, OfClasses, Trained, Limited, Restarted, Habits):
-    """The parameters of `LinearSVC`."""
-
-
-class Regression(Cost, OfTargets, Trained, Limited, Restarted):
+class Regression(Cost, OfTargets, Training):
     """The parameters of `LinearSVR`."""
-
-
-class ClassificationSearch(Choice, OfClasses, Trained, Habits):
-    """The parameters of `LinearSVCCV`."""
-
-
-class RegressionSearch(Choice, OfTargets, Trained):
-    """The parameters of `LinearSVRCV`."""

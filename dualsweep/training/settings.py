@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from .._parameters import Whole, parameter, parameters_of
-from .parameters import Cost, InOneProcess, Limited, OfClasses, OfTargets, Training
+from .parameters import Cost, OfClasses, OfTargets, Training
 
 # That of a free intercept is at most 2 to this power, and at least its reciprocal: farther from 1,
 # allowances for rounding hide a gap of 1e-9 (at 2^-20, one of 3e-8).
 MOST_FREE = 10
 
 
-class Settings(Cost, OfClasses, OfTargets, Training, InOneProcess, Limited):
+class Settings(Cost, OfClasses, OfTargets, Training, without=("n_jobs", "verbose", "warm_start")):
     """What is to be trained, and how far. Nothing is checked, and nothing changes.
 
     The loss tells whether it is classification or regression.
