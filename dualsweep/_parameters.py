@@ -63,47 +63,40 @@ class OneOf:
 class Number:
     """A finite number: at least `least`, at most `most`, and above `above`."""
 
-    least: float = -sys.float_info.max
-    most: float = sys.float_info.max
+    least: float | None = None
+    most: float | None = None
     above: float | None = None
-    kind = "float"
+    kind: ClassVar[str] = "float"
+    noun: ClassVar[str] = "a number"
+    type: ClassVar[type] = Real
 
     def __contains__(self, value: object) -> bool:
-        if not isinstance(value, Real):
+        if not isinstance(value, self.type):
             return False
-        number = value if isinstance(value, int) else float(value)  # a large int would overflow
-        inside = self.least <= number <= self.most
-        return inside and (self.above is None or number > self.above)
+        number = int(value) if isinstance(value, Integral) else float(value)  # type: ignore[arg-type]
+        return (
+            abs(number) <= sys.float_info.max
+            and (self.least is None or number >= self.least)
+            and (self.most is None or number <= self.most)
+            and (self.above is None or number > self.above)
+        )
 
     def __str__(self) -> str:
         if self.above is not None:
-            return f"a number above {self.above:g}"
-        if self.most == sys.float_info.max:
-            return f"a number of at least {self.least:g}"
-        return f"a number between {self.least:g} and {self.most:g}"
-
-
-@dataclass(frozen=True)
-class Whole:
-    """An integer: at least `least`, at most `most`."""
-
-    least: int | None = None
-    most: int | None = None
-    kind = "int"
-
-    def __contains__(self, value: object) -> bool:
-        if not isinstance(value, Integral):
-            return False
-        number = int(value)
-        low = self.least is None or number >= self.least
-        return low and (self.most is None or number <= self.most)
-
-    def __str__(self) -> str:
+            return f"{self.noun} above {self.above:.10g}"
         if self.most is None:
-            return f"an integer of at least {self.least}"
+            return f"{self.noun} of at least {self.least:.10g}"
         if self.least is None:
-            return f"an integer of at most {self.most}"
-        return f"an integer between {self.least} and {self.most}"
+            return f"{self.noun} of at most {self.most:.10g}"
+        return f"{self.noun} between {self.least:.10g} and {self.most:.10g}"
+
+
+class Whole(Number):
+    """An integer, likewise."""
+
+    kind = "int"
+    noun = "an integer"
+    type = Integral
 
 
 @dataclass(frozen=True)
@@ -120,7 +113,7 @@ class Such:
         return f"{'an' if self.kind[0] in 'aeiou' else 'a'} {self.kind}"
 
 
-Allowed = OneOf | Number | Whole | Such
+Allowed = OneOf | Number | Such
 
 
 @dataclass(frozen=True)
