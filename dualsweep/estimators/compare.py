@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass
 from itertools import combinations
 from threading import Event
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.stats import wilcoxon
@@ -96,12 +96,6 @@ class MulticlassComparison:
         for (one, other), p in self.p_values.items():
             lines.append(f"  {one:{width}}  {other:{width}}  {p:.2g}")
         return "\n".join(lines)
-
-
-class _Trial(NamedTuple):
-    accuracy: float
-    C: float
-    relative_gap: float
 
 
 def compare_multiclass(
@@ -196,11 +190,12 @@ def compare_multiclass(
                 f"{len(y)} rows of {len(data.classes)} classes are too few to train, validate and "
                 "test on: some class needs at least 4."
             )
-        trials = _run(svcs, data, X, y, parts, Cs, int(rng.integers(2**31)), context)
+        seed = int(rng.integers(2**31))
+        accuracy, best, gaps = _run(svcs, data, X, y, parts, Cs, seed, context)
         context.give_up()
-    gaps, tol = trials["relative_gap"], svcs[0].tol
-    warn_of_gaps("compare_multiclass", gaps, tol, "comparisons", "max_iter or tol")
-    return MulticlassComparison(tuple(FORMULATIONS), **trials)
+    limits = "max_iter or tol"
+    warn_of_gaps("compare_multiclass", gaps, svcs[0].tol, "comparisons", limits)
+    return MulticlassComparison(tuple(FORMULATIONS), accuracy, best, gaps)
 
 
 def _run(
@@ -212,8 +207,8 @@ def _run(
     Cs: Any,
     seed: int,
     context: Context,
-) -> dict[str, Any]:
-    """Return accuracy, C and relative gap for each partition and method."""
+) -> Any:
+    """Return accuracies, C and relative gaps, each for all partitions and methods."""
     names = [f"{svc.multi_class} {r + 1}" for r in range(len(parts)) for svc in svcs]
     settings = [svc._settings().but(seed=seed) for svc in svcs]
     context.bars.open(names, "trials")
@@ -235,26 +230,22 @@ def _run(
                 fold.assess(c, score)
         return [point for point in fold.points if point is not None]
 
-    def run(t: int) -> _Trial:
+    def run(t: int) -> tuple[float, float, float]:
         part = parts[t // len(svcs)]
         try:
             tuned = points(t, part == TRAIN, part == VALIDATE, Cs, 0)
             if stop():
-                return _Trial(np.nan, np.nan, np.nan)
+                return np.nan, np.nan, np.nan
             C = float(Cs[int(np.argmax([point.score for point in tuned]))])
             last = points(t, part != TEST, part == TEST, [C], len(Cs))
         except BaseException:
             failed.set()
             raise
         gap = max(point.relative_gap for point in tuned + last)
-        return _Trial(last[-1].score if last else np.nan, C, gap)
+        return last[-1].score if last else np.nan, C, gap
 
-    columns = zip(*context.workers.map(run, range(len(names))), strict=True)
-    shape = (len(parts), len(svcs))
-    return {
-        name: np.reshape(values, shape)
-        for name, values in zip(_Trial._fields, columns, strict=True)
-    }
+    trials = np.array(context.workers.map(run, range(len(names))))
+    return trials.T.copy().reshape(3, len(parts), len(svcs))
 
 
 def _partition(codes: Any, rng: np.random.Generator) -> Any:

@@ -142,22 +142,17 @@ best_estimator_ : LinearSVC or LinearSVR
             if fitted is None:
                 context.show_anew()
                 fitted = train(data, settings.but(C=model.C), context)
-            model.__dict__.update(fitted.attributes())
-            self._adopt(model, found)
+            names = ("n_features_in_", "feature_names_in_")
+            features = {name: getattr(self, name) for name in names if hasattr(self, name)}
+            attributes = fitted.attributes() | features
+            model.__dict__.update(attributes)
+            self.__dict__.update(found, C_=model.C, best_estimator_=model, **attributes)
         name, tol = type(self).__name__, self.tol_search or self.tol
         searched, limits = "trainings of the search", "max_iter or tol_search"
         warn_of_gaps(name, self.search_gap_, tol, searched, limits, self.Cs_, stacklevel=3)
         self._warn_of_ends()
         model._warn(stacklevel=3)
         return self
-
-    def _adopt(self, model: CertifiedModel, found: dict[str, Any]) -> None:
-        """Set the fitted attributes from the model and what the search found."""
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                setattr(model, name, getattr(self, name))
-        fitted = {name: value for name, value in vars(model).items() if name.endswith("_")}
-        self.__dict__.update(found, C_=model.C, best_estimator_=model, **fitted)
 
     def _routed(self, sample_weight: Any, params: dict[str, Any]) -> Any:
         """Return what goes to the splitter and what to the scorer."""
@@ -228,11 +223,11 @@ best_estimator_ : LinearSVC or LinearSVR
         if _routing_enabled():
             score_params = process_routing(self, "score", **score_params).scorer.score
         given = {name: value for name, value in score_params.items() if value is not None}
+        model: Any = self
         if space_of(X) is not None:
+            model, y = OnHost.of(self.best_estimator_), to_host(y)
             given = {name: to_host(value) for name, value in given.items()}
-            on_host = OnHost.of(self.best_estimator_)
-            return float(self._get_scorer()(on_host, X, to_host(y), **given))
-        return float(self._get_scorer()(self, X, y, **given))
+        return float(self._get_scorer()(model, X, y, **given))
 
     def _get_scorer(self) -> Any:
         return get_scorer(self.scoring or self._default_scoring)
