@@ -126,10 +126,7 @@ def certify(
     problem = _problem(model, **given, intercept=intercept)
     X, y = check_again(model, *load_if_it_fits(X, y, memory_limit))
     settings = problem._settings().but(
-        tol=BOUND_SHARE * tol,
-        max_iter=max_iter,
-        max_time=max_time,
-        memory_limit=memory_limit,
+        tol=BOUND_SHARE * tol, max_iter=max_iter, max_time=max_time, memory_limit=memory_limit
     )
     weights = _weights(model, X.shape[1], settings.bias)
     sample_weight = check_weights(sample_weight, X)

@@ -113,12 +113,11 @@ class Fold:
     def train(self, c: int) -> None:
         """Train the c-th C; the one that it starts from has been trained."""
         C, seed = float(self.Cs[c]), c - (c % self.stride or self.stride)
-        stop, workers = self.context.stop, self.context.workers
-        context = self.context.part(_FoldWatcher(self, c), stop, workers)
+        how = self.context
+        context = how.part(_FoldWatcher(self, c), how.stop, how.workers)
         started = clock()
-        settings = self.settings.but(C=C)
         before = self.first if c == 0 else self.fitted.get(seed)
-        self.fitted[c] = train(self.data, settings, context, before=before)
+        self.fitted[c] = train(self.data, self.settings.but(C=C), context, before=before)
         if c == 0:
             self.first = None
         self.seconds[c] = clock() - started

@@ -163,6 +163,7 @@ def prove(
         )
     if not settings.fit_intercept and vectors.intercept.any():
         raise ValueError("The model has an intercept_ that is not 0, but fit_intercept=False.")
+    rows = X.read(0)[0] if isinstance(X, Blocks) else X
     intercept = f"penalized {float(settings.bias)!r}" if settings.fit_intercept else "none"
     about = {
         "formulation": problem.joint or ("regression" if classes is None else "one_versus_rest"),
@@ -170,7 +171,7 @@ def prove(
         "epsilon": repr(float(settings.epsilon)),
         "intercept": "free" if settings.free_intercept else intercept,
         "classes": " ".join(map(repr, _numbers_of(classes, y))),
-        "precision": "32" if _dtype(X) == np.float32 else "64",
+        "precision": "32" if rows.dtype == np.float32 else "64",
         "rows": str(X.shape[0]),
         "features": str(X.shape[1]),
         "data": digest(X, labels),
@@ -244,8 +245,7 @@ def _problems(
         if classes is not None:
             sign[problem.codes != number] = -1.0
         alpha = duals[[p]].toarray()[0] * sign
-        free = settings.free_intercept
-        alpha = binary_duals(alpha, sign, problem.cost, problem.loss, free)
+        alpha = binary_duals(alpha, sign, problem.cost, problem.loss, settings.free_intercept)
         rows = np.flatnonzero(alpha)
         found = Duals(rows, np.zeros(len(rows), np.int64), alpha[rows])
         own = Vectors(vectors.coef[[p]], vectors.intercept[[p]])
@@ -270,7 +270,3 @@ def vectors_of(model: Any, n_features: int) -> Vectors:
     if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
         raise ValueError("coef_ or intercept_ of the model has NaN or infinity.")
     return Vectors(coef, intercept)
-
-
-def _dtype(X: Any) -> Any:
-    return X.read(0)[0].dtype if isinstance(X, Blocks) else X.dtype

@@ -38,14 +38,9 @@ class LinearSVC(DevicePredictions, LinearClassifier, CertifiedModel, Classificat
     or not; anything else is converted once. Models and certificates are float64 in any case.
 
     A store (`dualsweep.io.open_store`) that does not fit into `memory_limit` is trained block by
-    block, with the same certificate: the weights, the dual variables (of two classes twice 8 bytes
-    a row) and as many blocks as fit are in memory, and an epoch is a pass over all blocks. All
-    losses and formulations can be trained like that, by sweeps; the classes of one-versus-rest one
-    after the other, whatever `n_jobs` is. Of k classes at once, dual variables take twice 8 k bytes
-    a row (Weston-Watkins), or at most twice 12 min(k, 64) (Crammer-Singer). Blocks of at most a
-    tenth of `memory_limit` are best: a pass mixes the rows of the blocks that are in memory. Ctrl-C
-    and `max_time` read all blocks twice more to certify the model so far. `predict` and
-    `decision_function` read stores block by block too.
+    block, by sweeps, with the same certificate; classes of one-versus-rest one after the other,
+    whatever `n_jobs` is. `predict` and `decision_function` take stores too. See
+    docs/guide/files.md.
 
     X on a device, a CuPy array or CSR matrix or a torch tensor, is trained on there, all classes at
     once and by Newton steps alone: `solver`, `schedule`, `n_jobs` and `random_state` have no
