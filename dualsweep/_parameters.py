@@ -200,7 +200,7 @@ class Parameters:
             cls.__init__ = _init(parameters)  # type: ignore[method-assign]
             cls.__init__.__qualname__ = f"{cls.__qualname__}.__init__"
         texts = {"parameters": "\n".join(it.described(name) for name, it in parameters.items())}
-        for base in cls.__mro__:
+        for base in reversed(cls.__mro__):
             texts |= vars(base).get("_texts", {})
         for name, text in texts.items():
             if cls.__doc__:  # with python -OO there is none

@@ -61,7 +61,7 @@ support_ : ndarray of shape (n_support,)
     }
 
     def _validate_params(self) -> None:
-        if self.penalty in ("l1", "elasticnet"):
+        if isinstance(self.penalty, str) and self.penalty in ("l1", "elasticnet"):
             raise InvalidParameterError(
                 f"penalty={self.penalty!r} is not trained here: {type(self).__name__} has the l2 "
                 "penalty only. For weights that are 0 use scikit-learn's LinearSVC(penalty='l1', "
