@@ -196,7 +196,7 @@ class Parameters:
         super().__init_subclass__(**how)
         cls._without = without
         parameters = parameters_of(cls)
-        if "__init__" not in vars(cls):
+        if cls.__init__ is object.__init__ or hasattr(cls.__init__, "__signature__"):  # not its own
             cls.__init__ = _init(parameters)  # type: ignore[method-assign]
             cls.__init__.__qualname__ = f"{cls.__qualname__}.__init__"
         texts = {"parameters": "\n".join(it.described(name) for name, it in parameters.items())}

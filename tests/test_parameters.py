@@ -56,6 +56,29 @@ def test_parameters_are_keywords_and_attributes():
         Example("near")
 
 
+def test_a_constructor_that_somebody_writes_is_inherited():
+    class Own(LinearSVC):
+        def __init__(self, C=2.0, extra=1):
+            super().__init__(C=C)
+            self.extra = extra
+
+    class Child(Own):
+        pass
+
+    assert Child(extra=3).get_params() == {"C": 2.0, "extra": 3}
+    assert (Child().C, Child().tol) == (2.0, LinearSVC().tol)
+
+
+def test_parameters_can_be_left_out():
+    class Less(Larger, without=("way",)):
+        """Has one less."""
+
+    assert vars(Less()) == {"size": 1.0, "rows": 3}
+    assert Less().way == "near"
+    with pytest.raises(TypeError, match=r"Less.__init__\(\) got an unexpected keyword .*'way'"):
+        Less(way="far")
+
+
 def test_what_was_pickled_before_there_was_a_parameter_has_its_default():
     older = Larger.__new__(Larger)
     vars(older).update(size=5.0)
