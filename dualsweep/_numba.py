@@ -84,7 +84,8 @@ class _KernelFile(IndexDataCacheFile):  # type: ignore[misc]
 
     numba's own stamp is of one file, and a kernel's name has its line: after a comment it compiles
     again, after a change in another file it does not. numba chooses the directory. What a disk has
-    damaged counts as missing, and is compiled and written again.
+    damaged counts as missing, and is compiled and written again. So does the kernel of another key
+    or stamp: processes that fill a cache at the same time give out the same file twice.
     """
 
     def __init__(self, kernel: Kernel, stamp: Callable[[], object]) -> None:
@@ -105,6 +106,15 @@ class _KernelFile(IndexDataCacheFile):  # type: ignore[misc]
     @_source_stamp.setter
     def _source_stamp(self, stamp: object) -> None:
         """Leave out numba's stamp."""
+
+    def save(self, key: Key, data: object) -> None:
+        """Save a kernel with what it is for."""
+        super().save(key, (self._stamp(), key, data))
+
+    def load(self, key: Key) -> object:
+        """Return the kernel for a key, or None."""
+        stamp, saved, data = super().load(key) or (None, None, None)
+        return data if (stamp, saved) == (self._stamp(), key) else None
 
     def _dump(self, content: object) -> bytes:
         data: bytes = super()._dump(content)

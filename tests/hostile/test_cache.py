@@ -164,3 +164,32 @@ def test_sources_that_change(tmp_path):
     assert other != digest  # steps are shorter
     assert 0 < compiled_again < compiled
     assert fit(cache, folder=tmp_path) == (other, 0)
+
+
+TWICE = """
+from dualsweep._jit import jit
+
+@jit
+def twice(a):
+    return a + a
+
+print(twice(1), twice(0.75))
+"""
+
+
+def test_a_kernel_for_other_types_is_not_used(tmp_path):
+    """Two processes that fill a cache at the same time can give out the same file twice."""
+    (tmp_path / "script.py").write_text(TWICE)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    environment["PYTHONPATH"] = str(Path(dualsweep.__file__).parents[1])
+    found = []
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, tmp_path / "script.py"], env=environment, capture_output=True
+        )
+        found.append((done.returncode, done.stdout, done.stderr))
+        one, other = sorted((tmp_path / "cache").rglob("*.nbc"))
+        content = one.read_bytes()
+        one.write_bytes(other.read_bytes())
+        other.write_bytes(content)
+    assert found == [(0, b"2 1.5\n", b"")] * 3
