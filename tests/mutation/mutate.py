@@ -54,7 +54,7 @@ TESTS = {
     ),
     "kernels/scaling.py": "tests/test_kernels.py -k multiple",
     "kernels/multiclass.py": "tests/test_multiclass.py -k 'sweep or kernel or certificate'",
-    "kernels/newton_binary.py": "tests/test_newton.py -k 'inner_problem or come_and_go'",
+    "kernels/newton_binary.py": "tests/test_newton.py -k 'inner_problem or enter_or_leave'",
     "kernels/newton_multiclass.py": (
         "tests/test_multiclass.py -k 'newton_passes or (system and not threads)'"
     ),
