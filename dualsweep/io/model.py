@@ -10,19 +10,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._host import to_host
+from .._parameters import Parameter, parameters_of
 from .._typing import Array, JsonObject
 from ..losses import REGRESSION_LOSSES
 from ..problems.labels import check_classes
 from ..problems.result import HISTORY_DTYPE
-from ._checks import (
-    blaming,
-    check_weights,
-    checked_csr,
-    is_count,
-    is_number,
-    parse_object,
-    text_of,
-)
+from ._checks import blaming, check_weights, checked_csr, is_count, is_number, parse_object, text_of
 from ._npz import read_arrays, without_objects, write_arrays
 from .liblinear import MAGIC, Attributes, fitted_estimator, fitted_weights, read_liblinear
 
@@ -31,25 +24,6 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 
-# Parameters of all models, and those that only one kind has.
-PARAMETERS = (
-    "C",
-    "loss",
-    "solver",
-    "schedule",
-    "fit_intercept",
-    "intercept",
-    "intercept_scaling",
-    "tol",
-    "max_iter",
-    "max_time",
-    "warm_start",
-    "memory_limit",
-    "n_jobs",
-    "random_state",
-    "verbose",
-)
-OWN_PARAMETERS = {"LinearSVC": ("multi_class", "class_weight"), "LinearSVR": ("epsilon",)}
 ARRAYS = ("coef", "intercept", "header")
 OPTIONAL = {"classes": "classes_", "feature_names": "feature_names_in_", "history": "history_"}
 DUALS = ("dual_data", "dual_indices", "dual_indptr", "n_samples")
@@ -82,7 +56,7 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
     svc = getattr(model, "best_estimator_", model)
     coef, intercept = fitted_weights(svc)
     estimator = "LinearSVR" if svc.loss in REGRESSION_LOSSES else "LinearSVC"
-    params = {name: getattr(svc, name) for name in (*PARAMETERS, *OWN_PARAMETERS[estimator])}
+    params = {name: getattr(svc, name) for name in _tables()[estimator]}
     if not isinstance(params["random_state"], int | np.integer):
         params["random_state"] = None
     if isinstance(params.get("class_weight"), dict):  # JSON knows only text as keys
@@ -155,12 +129,19 @@ def read_model(path: str | Path) -> tuple[JsonObject, Attributes]:
     )
 
 
+def _tables() -> dict[str, dict[str, Parameter]]:
+    """Return the parameters that a file keeps, by estimator."""
+    from ..training.parameters import Classification, Regression
+
+    return {"LinearSVC": parameters_of(Classification), "LinearSVR": parameters_of(Regression)}
+
+
 def _parameters(header: JsonObject) -> JsonObject:
     """Return the parameters, with `class_weight` as the dict that it was."""
-    params, estimator = header.get("params"), header.get("estimator")
-    if estimator not in list(OWN_PARAMETERS) or not isinstance(params, dict):
-        raise ValueError(f"its header names no {' or '.join(OWN_PARAMETERS)}")
-    unknown = sorted(set(params) - {*PARAMETERS, *OWN_PARAMETERS[estimator]})
+    tables, params, estimator = _tables(), header.get("params"), header.get("estimator")
+    if estimator not in list(tables) or not isinstance(params, dict):
+        raise ValueError(f"its header names no {' or '.join(tables)}")
+    unknown = sorted(set(params) - set(tables[estimator]))
     if unknown:
         raise ValueError(f"its header has unknown parameters: {', '.join(unknown)}")
     for name, value in params.items():
