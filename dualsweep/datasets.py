@@ -95,26 +95,20 @@ def _count_words(
     n_samples: int, words: Array, mean_length: float, dtype: np.dtype, rng: np.random.Generator
 ) -> sp.csr_array:
     """Return how often each word occurs in each row."""
-    n_features = len(words)
+    n_features, words = len(words), words.astype(np.int32)
     success = LENGTH_SHAPE / (LENGTH_SHAPE + mean_length - 1)
     lengths = 1 + rng.negative_binomial(LENGTH_SHAPE, success, n_samples)
     cumulated = np.cumsum(1.0 / (np.arange(n_features) + 1 + RANK_SHIFT))
 
-    counts, indices, sizes = [], [], [np.zeros(1, np.int64)]
+    blocks = []
     rows_per_block = max(int(WORDS_PER_BLOCK / mean_length), 1)
     for first in range(0, n_samples, rows_per_block):
         length = lengths[first : first + rows_per_block]
         ranks = np.searchsorted(cumulated, cumulated[-1] * rng.random(length.sum()), side="right")
-        rows = np.repeat(np.arange(len(length)), length)
-        entries, count = np.unique(rows * n_features + words[ranks], return_counts=True)
-        counts.append(count.astype(dtype))
-        indices.append((entries % n_features).astype(np.int32))
-        sizes.append(np.bincount(entries // n_features, minlength=len(length)))
-    indptr = np.cumsum(np.concatenate(sizes))
-    if indptr[-1] <= np.iinfo(np.int32).max:
-        indptr = indptr.astype(np.int32)  # scipy wants one type for indices and indptr
-    arrays = np.concatenate(counts), np.concatenate(indices), indptr
-    return sp.csr_array(arrays, shape=(n_samples, n_features))
+        places = np.repeat(np.arange(len(length), dtype=np.int32), length), words[ranks]
+        ones, shape = np.ones(len(ranks), dtype), (len(length), n_features)
+        blocks.append(sp.coo_array((ones, places), shape).tocsr())  # which adds them up
+    return sp.vstack(blocks, format="csr")
 
 
 def _scale_tfidf(X: sp.csr_array) -> None:
