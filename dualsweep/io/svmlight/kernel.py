@@ -209,12 +209,6 @@ def _end_of_token(text: Array, p: np.uint64, stop: int) -> np.uint64:
 
 
 @jit_inline
-def _is_query(text: Array, p: np.uint64) -> bool:
-    """Return True at ``qid:``, which groups rows for ranking."""
-    return load_word(text, p) & FOUR_BYTES == QUERY
-
-
-@jit_inline
 def _defer(deferred: Array, n: int, place: Int, start: np.uint64, end: np.uint64) -> int:
     if n < deferred.shape[0]:
         deferred[n, 0], deferred[n, 1], deferred[n, 2] = place, start, end
@@ -272,7 +266,7 @@ def scan_lines(
             p = stop + np.uint64(more)
 
         p = _next_token(text, p)
-        if _is_query(text, p):
+        if load_word(text, p) & FOUR_BYTES == QUERY:  # which groups rows for ranking
             p = _next_token(text, _end_of_token(text, p, SPACE))
         least = np.uint64(one_based)  # the smallest index that may come next
         while text[p] != NEWLINE:
