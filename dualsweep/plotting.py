@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -45,6 +46,7 @@ NAMES = {
 BRACKET = 0.1  # distance of brackets, as a part of the height of what they are above
 
 
+@dataclass(eq=False, repr=False)
 class ConvergenceDisplay:
     """Relative duality gap against epochs or training time.
 
@@ -83,22 +85,16 @@ class ConvergenceDisplay:
         The dashed line at `tol`.
     """
 
-    def __init__(
-        self,
-        history: Array,
-        *,
-        estimates: Array | None = None,
-        tol: float | None = None,
-        name: str | None = None,
-        x: str = "epoch",
-    ) -> None:
-        if x not in AXES:
-            raise ValueError(f"x must be {' or '.join(map(repr, AXES))}, but is {x!r}.")
-        self.history = history
-        self.estimates = estimates
-        self.tol = tol
-        self.name = name
-        self.x = x
+    history: Array
+    _: KW_ONLY
+    estimates: Array | None = None
+    tol: float | None = None
+    name: str | None = None
+    x: str = "epoch"
+
+    def __post_init__(self) -> None:
+        if self.x not in AXES:
+            raise ValueError(f"x must be {' or '.join(map(repr, AXES))}, but is {self.x!r}.")
 
     @classmethod
     def from_estimator(
@@ -239,6 +235,7 @@ def _tol_line(ax: Axes, tol: float) -> Artist:
     return ax.axhline(tol, color="0.3", linestyle="--", linewidth=1.5, label=label)
 
 
+@dataclass(eq=False, repr=False)
 class PathDisplay:
     """Score, support vectors and training time against C.
 
@@ -273,24 +270,14 @@ class PathDisplay:
         Dashed lines at the C of choice.
     """
 
-    def __init__(
-        self,
-        Cs: Array,
-        scores: Array,
-        n_support: Array,
-        fit_time: Array,
-        *,
-        C: float | None = None,
-        score_name: str = "Score",
-        name: str | None = None,
-    ) -> None:
-        self.Cs = Cs
-        self.scores = scores
-        self.n_support = n_support
-        self.fit_time = fit_time
-        self.C = C
-        self.score_name = score_name
-        self.name = name
+    Cs: Array
+    scores: Array
+    n_support: Array
+    fit_time: Array
+    _: KW_ONLY
+    C: float | None = None
+    score_name: str = "Score"
+    name: str | None = None
 
     @classmethod
     def from_estimator(
@@ -384,6 +371,7 @@ def _mean_and_range(values: Array) -> tuple[Array, Array, Array]:
     return np.mean(values, axis=0), np.min(values, axis=0), np.max(values, axis=0)
 
 
+@dataclass(eq=False, repr=False)
 class ComparisonDisplay:
     """Test accuracies of several formulations, and whether they differ.
 
@@ -410,8 +398,7 @@ class ComparisonDisplay:
         In the order of `MulticlassComparison.p_values`.
     """
 
-    def __init__(self, comparison: MulticlassComparison) -> None:
-        self.comparison = comparison
+    comparison: MulticlassComparison
 
     def plot(self, ax: Axes = None) -> ComparisonDisplay:
         """Draw the accuracies, and return the display.
@@ -426,27 +413,15 @@ class ComparisonDisplay:
         accuracy = 100 * found.accuracy
         self.lines_ = ax.plot(places, accuracy.T, color="0.75", linewidth=1.0, marker=".")
         self.lines_[0].set_label("a partition of the rows")
-        self.means_ = ax.errorbar(
-            places,
-            100 * found.mean,
-            100 * found.deviation,
-            fmt="o",
-            color="black",
-            markersize=9,
-            linewidth=2.0,
-            capsize=7,
-            zorder=3,
-            label="mean ± standard deviation",
-        )
+        style = {"fmt": "o", "color": "black", "markersize": 9, "linewidth": 2.0, "capsize": 7}
+        style |= {"zorder": 3, "label": "mean ± standard deviation"}
+        self.means_ = ax.errorbar(places, 100 * found.mean, 100 * found.deviation, **style)
         self.p_values_ = self._draw_brackets(ax, float(accuracy.min()), float(accuracy.max()))
         names = [NAMES.get(name, name) for name in found.methods]
         ax.set_xticks(places, [f"{names[m]}\n{found.chosen(m)}" for m in places])
         ax.margins(x=0.15)
-        ax.set(
-            ylabel="Test accuracy (%)",
-            title=f"Do the methods differ? {len(accuracy)} partitions can show "
-            f"p = {found.least_p_value:.2g} at best",
-        )
+        shown = f"{len(accuracy)} partitions can show p = {found.least_p_value:.2g} at best"
+        ax.set(ylabel="Test accuracy (%)", title=f"Do the methods differ? {shown}")
         ax.legend(loc="lower right")
         self.ax_, self.figure_ = ax, ax.figure
         return self
@@ -461,9 +436,8 @@ class ComparisonDisplay:
             foot = height - 0.3 * step
             ax.plot([left, left, right, right], [foot, height, height, foot], color="0.3")
             text, middle = f"p = {p_value:.2g}", (0.5 * (left + right), height)
-            drawn.append(
-                ax.annotate(text, middle, xytext=(0, 5), textcoords="offset points", ha="center")
-            )
+            above = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center"}
+            drawn.append(ax.annotate(text, middle, **above))
         ax.set_ylim(top=high + (2 + 2 * len(drawn)) * step)
         return drawn
 
@@ -493,9 +467,5 @@ def _check_drawable(estimator: BaseEstimator, attribute: str, display: str, draw
 def _style_of(ax: Axes) -> dict[str, Any]:
     """Return the style of the next curve on some axes: a line and a mark of its own."""
     n = sum(line.get_marker() != "None" for line in ax.lines)  # not those across all of the axes
-    return {
-        "linestyle": LINES[n % len(LINES)],
-        "marker": MARKS[n % len(MARKS)],
-        "linewidth": 2.0,
-        "markersize": 7.0,
-    }
+    line, mark = LINES[n % len(LINES)], MARKS[n % len(MARKS)]
+    return {"linestyle": line, "marker": mark, "linewidth": 2.0, "markersize": 7.0}

@@ -26,7 +26,11 @@ PUBLIC = {
     if name != "__version__"
 }
 CLASSES = {name: thing for name, thing in PUBLIC.items() if inspect.isclass(thing)}
-RESULTS = {n: c for n, c in CLASSES.items() if is_dataclass(c) or issubclass(c, tuple)}
+RESULTS = {
+    name: thing
+    for name, thing in CLASSES.items()
+    if (is_dataclass(thing) and not hasattr(thing, "plot")) or issubclass(thing, tuple)
+}
 METHODS = {
     f"{name}.{method}": function
     for name, thing in CLASSES.items()
