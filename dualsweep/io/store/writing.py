@@ -96,7 +96,7 @@ def open_writer(
     with new_store(Path(path), force) as folder:
         writer = StoreWriter(folder, block_bytes, n_features, dtype)
         yield writer
-        writer.store = writer.finish()
+        writer.finish()
     writer.store.path = Path(path)
 
 
@@ -134,8 +134,7 @@ def convert_svmlight(
     watch : callable, default=None
         Called with the number of bytes of the file that have been read, as reading goes on.
     """
-    with new_store(Path(path), force) as folder:
-        writer = StoreWriter(folder, block_bytes, dtype=dtype)
+    with open_writer(path, dtype=dtype, block_bytes=block_bytes, force=force) as writer:
         # "auto" takes the first column to have index 1 until an index 0 comes.
         base = 1 if zero_based == "auto" else int(not zero_based)
         highest, integers, n_to_shift = -1, True, 0
@@ -155,20 +154,15 @@ def convert_svmlight(
         for b in range(n_to_shift):
             writer.change(b, "indices", lambda indices: indices + 1)
         writer.n_features = max(highest + 1 - base, 0)
-        store = writer.finish(np.dtype(np.int64) if integers else None)
-    store.path = Path(path)
-    return store
+        writer.label_type = np.dtype(np.int64) if integers else None
+    return writer.store
 
 
 class StoreWriter:
     """Cuts rows into blocks and writes them to a directory; see `open_writer`."""
 
     def __init__(
-        self,
-        folder: Path,
-        block_bytes: int,
-        n_features: int | None = None,
-        dtype: npt.DTypeLike | None = None,
+        self, folder: Path, block_bytes: int, n_features: int | None, dtype: npt.DTypeLike | None
     ) -> None:
         if block_bytes < 1:
             raise ValueError(f"block_bytes is {block_bytes}, but must be positive.")
@@ -178,7 +172,8 @@ class StoreWriter:
         self._folder, self.n_features = folder, n_features
         self._block_bytes = self._room = block_bytes
         self._pending: list[tuple[Array, ...]] = []  # rows of the next block, as in `ARRAYS`
-        self._label_types: set[np.dtype] = set()
+        self._label_types: set[np.dtype] = set()  # of the chunks
+        self.label_type: np.dtype | None = None  # that labels are to have; None keeps theirs
         self.blocks: list[JsonObject] = []  # those written, as in the header
         self.store: Store  # once it is complete
 
@@ -220,9 +215,8 @@ class StoreWriter:
             stop = max(stop, row + 1)
             a, b = indptr[row], indptr[stop]
             lengths = np.diff(indptr[row : stop + 1])
-            self._pending.append(
-                (data[a:b].copy(), indices[a:b].copy(), lengths, y[row:stop].copy())
-            )
+            entries = data[a:b].copy(), indices[a:b].copy()
+            self._pending.append((*entries, lengths, y[row:stop].copy()))
             self._room -= sizes[stop] - sizes[row]
             row = stop
 
@@ -254,16 +248,16 @@ class StoreWriter:
                 crc = crc32(part, crc)
         self.blocks[b][name] = {"bytes": size, CRC: crc}
 
-    def finish(self, label_type: np.dtype | None = None) -> Store:
+    def finish(self) -> None:
         """Write the last block and the header, with labels of one type, and open the store."""
         self.flush()
         if self.n_features is None or self._dtype is None or not self.blocks:
             raise ValueError("X has no rows.")
         if len(self._label_types) > 1:
-            label_type = np.result_type(*self._label_types)
-        if label_type is not None:
+            self.label_type = np.result_type(*self._label_types)
+        if self.label_type is not None:
             for b in range(len(self.blocks)):
-                self.change(b, "y", lambda y: y.astype(label_type))
+                self.change(b, "y", lambda y: y.astype(self.label_type))
         n_rows = sum(block["rows"] for block in self.blocks)
         write_header(self._folder, (n_rows, self.n_features), self._dtype.name, self.blocks)
-        return Store(self._folder)
+        self.store = Store(self._folder)
