@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
 from copy import copy
-from itertools import chain
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
@@ -93,9 +92,7 @@ def run(
         with console.status("Looking for a tighter lower bound to measure everybody against"):
             closer = copy(model).set_params(tol=BOUND_TOL, warm_start=True, verbose=0)
             bound = float(closer.fit(split.X, split.y).dual_objective_)
-        own = fits[f"{split.name}, {n:,} rows"] = [
-            _evaluate(model, LIBRARIES[0], seconds, split, bound)
-        ]
+        own = [_evaluate(model, LIBRARIES[0], seconds, split, bound)]
         for dual in (True, False):
             with console.status(f"Training sklearn.svm.LinearSVC(dual={dual}) on {split.name}"):
                 own.append(_fit_sklearn(split, dual, bound))
@@ -105,6 +102,7 @@ def run(
             f"(tol {model.tol:.0e})"
         )
         console.print(_table(own))
+        fits[f"{split.name}, {n:,} rows"] = own
 
     console.print(
         "Same problem for all: squared hinge loss, C = 1. 'Above optimum, at most' is the "
@@ -114,7 +112,7 @@ def run(
         "own, and its fits do not tell where they ended."
     )
     _draw(fits, model, Path(output), console)
-    return list(chain.from_iterable(fits.values()))
+    return [fit for own in fits.values() for fit in own]
 
 
 def _warm_up() -> float:
@@ -138,8 +136,7 @@ def _splits(rows: int, console: Console) -> Iterator[Split]:
     yield _split("digits", X / 16, y)
     with console.status(f"Generating text: {rows:,} rows of {N_FEATURES:,} words, and a test set"):
         text = make_text_like(rows + rows // 10, N_FEATURES, random_state=0)
-        split = _split("generated text", *text)
-    yield split
+    yield _split("generated text", *text)
 
 
 def _split(name: str, X: Matrix, y: Array) -> Split:
@@ -204,10 +201,8 @@ def _draw(fits: dict[str, list[Fit]], last: LinearSVC, path: Path, console: Cons
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        about = (
-            'No picture: matplotlib is not installed. Get it with pip install "dualsweep[plot]".'
-        )
-        console.print(about, markup=False, soft_wrap=True)
+        about = 'matplotlib is not installed. Get it with pip install "dualsweep[plot]".'
+        console.print(f"No picture: {about}", markup=False, soft_wrap=True)
         return
     figure = Figure(figsize=(10.0, 5.6), layout="constrained")
     [[left, right]] = figure.subfigures(1, 2, width_ratios=(1.15, 1.0), squeeze=False)
