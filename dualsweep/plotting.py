@@ -15,9 +15,8 @@ from .estimators import MulticlassComparison
 
 __all__ = ["ComparisonDisplay", "ConvergenceDisplay", "PathDisplay"]
 
-# Of matplotlib, which may not be installed: axes, lines, bands, annotations.
-Axes: TypeAlias = Any
-Artist: TypeAlias = Any
+Axes: TypeAlias = Any  # of matplotlib, which may not be installed
+Artist: TypeAlias = Any  # likewise: a line, a band or an annotation
 Curve: TypeAlias = tuple[Array, Array, list[bool]]  # epochs or times, gaps, which are certified
 
 SLIDE = (8.0, 4.5)  # inches: half a slide, on which the usual sizes of letters can be read
@@ -35,7 +34,6 @@ AXES = {
     "time": ("Training time (s)", "all classes, each with its own clock"),
 }
 
-RANGE = "smallest to largest of the folds"
 MOST_LABELS = 10  # of ticks that do not overlap
 
 NAMES = {
@@ -328,10 +326,12 @@ class PathDisplay:
         n_folds, mean = len(self.scores), np.mean(self.scores, axis=0)
         error = np.std(self.scores, axis=0, ddof=1) / np.sqrt(n_folds) if n_folds > 1 else 0.0
         panels = [
-            (f"Mean {self.score_name}", "± one standard error", mean, mean - error, mean + error),
-            ("Support vectors", RANGE, *_mean_and_range(self.n_support)),
-            ("Training time (s)", RANGE, *_mean_and_range(self.fit_time)),
+            (f"Mean {self.score_name}", "± one standard error", mean, mean - error, mean + error)
         ]
+        others = {"Support vectors": self.n_support, "Training time (s)": self.fit_time}
+        for title, values in others.items():
+            curves = (curve(values, axis=0) for curve in (np.mean, np.min, np.max))
+            panels.append((title, "smallest to largest of the folds", *curves))
         name = name or self.name or "mean of the folds"
         style = {**_style_of(self.axes_[0]), "label": name, **kwargs}
         chosen = f"chosen: C = {self.C:.3g}" if self.C is not None and style["label"] else None
@@ -365,10 +365,6 @@ def _tick(axes: list[Axes], Cs: Array) -> None:
     for panel in axes:
         panel.set_xticks(Cs, labels)
         panel.set_xticks([], minor=True)
-
-
-def _mean_and_range(values: Array) -> tuple[Array, Array, Array]:
-    return np.mean(values, axis=0), np.min(values, axis=0), np.max(values, axis=0)
 
 
 @dataclass(eq=False, repr=False)
