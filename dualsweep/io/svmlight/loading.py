@@ -174,7 +174,7 @@ def load_svmlight(
     y = labels.array()
     columns = indices.array()
     columns -= base
-    starts = np.concatenate([np.zeros(1, np.int64), indptr.array()])
+    starts = np.append(0, indptr.array())
     if data.n <= np.iinfo(columns.dtype).max:  # SciPy wants both of the same type
         starts = starts.astype(columns.dtype)
     X = sp.csr_array((data.array(), columns, starts), shape=(len(starts) - 1, n_features))
@@ -220,10 +220,10 @@ def iter_svmlight(
     n_jobs: int | None = None,
     watch: Callable[[int], None] | None = None,
 ) -> Iterator[Block]:
-    """Read svmlight text block by block, in bounded memory; see `load_svmlight`.
+    """Yield the blocks of a text, in bounded memory; for the parameters see `load_svmlight`.
 
-    Indices are those of the text: only after the last block it is known whether it counts from 0.
-    The arrays of a block are used again for later ones, so copy what you keep.
+    Indices are as in the text: only its end shows whether it counts from 0. Copy what you keep:
+    later blocks use the arrays again.
     """
     path = Path(path)
     dtype = np.dtype(dtype)
@@ -329,7 +329,7 @@ def _zstd(path: Path) -> ModuleType:
 def _parse_ahead(
     parse: Callable[[Memory, Array], Block], chunks: Iterator[tuple[Memory, Array]], n_threads: int
 ) -> Iterator[tuple[Memory, Block]]:
-    """Yield the block of each chunk, in their order, while the next chunks are being parsed."""
+    """Yield the block of each chunk, in order, while threads parse the next ones."""
     if n_threads == 1:
         yield from ((memory, parse(memory, text)) for memory, text in chunks)
         return
