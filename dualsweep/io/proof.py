@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,34 +37,29 @@ def write_proof(
 ) -> None:
     """Write a proof, which appears complete or not at all, with one problem in memory at a time."""
     with atomic_file(path, force=force) as file:
-        for text in _texts(about, C, cost, problems):
+
+        def write(text: str) -> None:
             file.write(text.encode("ascii"))
 
+        def write_section(name: str, places: Array, values: Array) -> None:
+            write(f"{name} {len(places)}\n")
+            for start in range(0, len(places), LINES):
+                some = slice(start, start + LINES)
+                pairs = zip(places[some].tolist(), values[some].tolist(), strict=True)
+                write("".join([f"{place} {value!r}\n" for place, value in pairs]))
 
-def _texts(
-    about: dict[str, str], C: float, cost: Array, problems: Iterable[ProvenProblem]
-) -> Iterator[str]:
-    """Yield the text of a proof, some lines at a time."""
-    yield f"dualsweep-proof {FORMAT}\n"
-    for name, words in about.items():
-        yield f"{name} {words}\n" if words else f"{name}\n"
-    yield f"C {C!r}\n"
-    other = np.flatnonzero(cost != C)
-    yield from _section("costs", other, cost[other])
-    for problem in problems:
-        yield f"problem {problem.number}\nprimal {problem.primal!r}\ndual {problem.dual!r}\n"
-        vectors = zip(problem.coef, problem.intercept.tolist(), problem.duals, strict=True)
-        for m, (w, b, duals) in enumerate(vectors):
-            yield f"vector {m}\nintercept {b!r}\n"
-            columns = np.flatnonzero(w)
-            yield from _section("weights", columns, w[columns])
-            yield from _section("duals", *duals)
-    yield "end\n"
-
-
-def _section(name: str, places: Array, values: Array) -> Iterator[str]:
-    yield f"{name} {len(places)}\n"
-    for start in range(0, len(places), LINES):
-        some = slice(start, start + LINES)
-        pairs = zip(places[some].tolist(), values[some].tolist(), strict=True)
-        yield "".join([f"{place} {value!r}\n" for place, value in pairs])
+        write(f"dualsweep-proof {FORMAT}\n")
+        for name, words in about.items():
+            write(f"{name} {words}\n" if words else f"{name}\n")
+        write(f"C {C!r}\n")
+        other = np.flatnonzero(cost != C)
+        write_section("costs", other, cost[other])
+        for problem in problems:
+            write(f"problem {problem.number}\nprimal {problem.primal!r}\ndual {problem.dual!r}\n")
+            vectors = zip(problem.coef, problem.intercept.tolist(), problem.duals, strict=True)
+            for m, (w, b, duals) in enumerate(vectors):
+                write(f"vector {m}\nintercept {b!r}\n")
+                columns = np.flatnonzero(w)
+                write_section("weights", columns, w[columns])
+                write_section("duals", *duals)
+        write("end\n")
