@@ -106,8 +106,8 @@ def integer_classes(classes: Array) -> list[int]:
 def _solver_type(model: LinearSVC | LinearSVR, n_classes: int) -> str:
     if n_classes > 0 and model.multi_class != "ovr":
         return HINGE if n_classes == 2 else JOINT
-    names = [name for name, kind in PARAMETERS.items() if kind.get("loss") == model.loss]
-    return names[0] if names else SQUARED_HINGE
+    names = (name for name, kind in PARAMETERS.items() if kind.get("loss") == model.loss)
+    return next(names, SQUARED_HINGE)
 
 
 def load_liblinear(path: str | Path) -> LinearSVC | LinearSVR:
