@@ -1,7 +1,7 @@
 """Which rows a sweep visits, and in what order.
 
-A schedule sees arrays only: the order it gave out, and per visit the gradient that was seen and
-the gain that was made. It knows neither data nor loss, so every schedule works with every
+A schedule gives out the order of the next sweep. Afterwards it observes, for each visit, the
+gradient and the gain of the dual. It knows neither data nor loss, so it works with every
 formulation.
 """
 
@@ -15,32 +15,32 @@ from .._typing import Array
 
 
 class Schedule:
-    """What all schedules share: the rows there are, and the order of the next sweep."""
+    """Decides the order of each sweep; the base of all schedules."""
 
-    # Whether the next sweep is to leave dual variables at their bounds alone, where a row has many.
+    # Whether the next sweep skips dual variables at their bounds, where a row has many.
     shrunk = False
-    # Whether slow sweeps may be given momentum; those of the papers are left as they are.
+    # Whether slow sweeps may have momentum; schedules of papers stay as published.
     momentum = False
 
     def __init__(self, rows: Array, state: Array) -> None:
-        self.rows = np.asarray(rows, dtype=np.int64)  # never changed in place
-        self.state = state
+        self.rows = np.asarray(rows, dtype=np.int64)  # to visit; never changed in place
+        self.state = state  # of random numbers
         self.expand()
 
     def next_order(self) -> Array:
-        """Return the rows of the next sweep; the caller leaves them unchanged until `observe`."""
+        """Return the rows of the next sweep, valid until `observe`."""
         return self.order
 
     def observe(self, order: Array, grads: Array, gains: Array) -> None:
         """Learn from a finished sweep."""
 
     def restrict(self, proven: Array) -> None:
-        """Forget for good the rows i with ``proven[i]``: they are where the optimum has them."""
+        """Drop the rows i with ``proven[i]`` for good: their dual variables are optimal."""
         self.rows = self.rows[~proven[self.rows]]
         self.expand()
 
     def expand(self) -> None:
-        """Take back every row that was left out on suspicion only."""
+        """Take back every row that was left out on suspicion."""
         self.order = self.rows.copy()
 
 
@@ -67,9 +67,9 @@ class Online(Schedule):
 class Shrinking(Permuted):
     """Leave out rows that press against their bound (Hsieh et al. 2008, section 3.2).
 
-    When the violations M - m among the rows that are left fall below `tolerance`, all rows come
-    back and the tolerance is divided by ten, so that no row stays out for ever (the
-    finite-termination rule of Algorithm 3, without its final accuracy: the loop stops on the gap).
+    When the violations M - m among the remaining rows fall below `tolerance`, all rows come back
+    and the tolerance is divided by ten, so that no row stays out for ever (as in Algorithm 3, but
+    without its final accuracy: the loop stops on the gap).
     """
 
     def __init__(self, rows: Array, state: Array) -> None:
@@ -98,10 +98,9 @@ class Shrinking(Permuted):
 class Alternating(Permuted):
     """Alternate sweeps over all rows with shrunk ones (Keerthi et al. 2008, section 2.1).
 
-    Shrunk sweeps visit the rows that moved when they were last visited, until all violate their
-    optimality conditions by less than `tolerance` or as many visits have been made as in
-    `MOST_EFFORT` sweeps over all rows. The tolerance starts at 1 and is divided by ten each time a
-    sweep over all rows finds no violation above it.
+    Shrunk sweeps visit the rows that moved at their last visit. They end when all violations are
+    below `tolerance`, or after as many visits as `MOST_EFFORT` sweeps over all rows. The tolerance
+    starts at 1 and is divided by ten when a sweep over all rows finds no violation above it.
     """
 
     MOST_EFFORT = 5.0
@@ -109,7 +108,7 @@ class Alternating(Permuted):
     def __init__(self, rows: Array, state: Array) -> None:
         super().__init__(rows, state)
         self.tolerance = 1.0
-        self.visits = 0  # by shrunk sweeps, since the last full one
+        self.visits = 0  # of shrunk sweeps since the last full one
 
     def observe(self, order: Array, grads: Array, gains: Array) -> None:
         moved = gains > 0.0
@@ -142,33 +141,25 @@ class Adaptive(Schedule):
         self.latest = NOTHING
 
     def next_order(self) -> Array:
-        n, self.reference = _adapt_and_compose(
-            *self.latest,
-            self.preference,
-            self.reference,
-            self.rate,
-            self.idle,
-            self.state,
-            self.rows,
-            self.order,
-        )
+        learned = *self.latest, self.preference, self.reference, self.rate, self.idle
+        n, self.reference = _adapt_and_compose(*learned, self.state, self.rows, self.order)
         self.latest = NOTHING
         return self.order[:n]
 
     def observe(self, order: Array, grads: Array, gains: Array) -> None:
-        self.latest = order, gains  # the last sweep of a run teaches nothing
+        self.latest = order, gains  # `next_order` learns from them
 
     def expand(self) -> None:
-        self.order = np.empty_like(self.rows)  # to be composed
+        self.order = np.empty_like(self.rows)  # `next_order` fills it
 
 
 class Auto(Adaptive):
-    """Adapt frequencies, and leave idle rows alone sooner than `Adaptive` does.
+    """Adapt frequencies, but visit idle rows less often than `Adaptive` does.
 
-    A row that stayed at its bound is visited half as often next time, which within a few sweeps
-    does what shrinking does; rows that move gain preference half as fast. Sweeps to a relative gap
-    of 1e-3 (imdb and blogs, hinge and squared hinge, C = 0.1 to 10): never more than `Shrinking`
-    or `Adaptive` by more than one, and 87 against 121 and 125 on the hardest.
+    A row that stayed at its bound is visited half as often in the next sweep. Within a few sweeps
+    that does what shrinking does. Rows that move gain preference half as fast. Sweeps to a relative
+    gap of 1e-3 (imdb and blogs, hinge and squared hinge, C = 0.1 to 10): at most one more than
+    `Shrinking` or `Adaptive`, and 87 against 121 and 125 in the hardest case.
     """
 
     rate = 1 / 10
@@ -188,7 +179,7 @@ SCHEDULES: dict[str, type[Schedule]] = {
 
 MIN_PREFERENCE, MAX_PREFERENCE = 1 / 20, 20.0
 
-NOTHING = np.empty(0, np.int64), np.empty(0)  # visited, and gained
+NOTHING = np.empty(0, np.int64), np.empty(0)  # an order without visits, and its gains
 
 
 @jit
@@ -203,12 +194,11 @@ def _shrink(
 ) -> tuple[int, float, float]:
     """Move the rows to keep to the front of `order`; return their number and the new thresholds.
 
-    A visit that changed nothing found its row at a bound with the gradient pointing outwards; such
-    a row goes if the gradient is beyond the largest violation of the previous sweep.
+    A row without gain is at a bound, and its gradient points outwards. It goes if the gradient is
+    beyond the largest violation of the sweep before.
     """
     kept = 0
-    new_high = 0.0
-    new_low = 0.0
+    new_high = new_low = 0.0
     for t in range(order.shape[0]):
         grad = grads[t]
         if gains[t] > 0.0:
@@ -219,6 +209,28 @@ def _shrink(
         order[kept] = order[t]
         kept += 1
     return kept, new_high, new_low
+
+
+@jit
+def _adapt(
+    visited: Array, gains: Array, preference: Array, reference: float, rate: float, idle: float
+) -> float:
+    """Prefer rows that gained more than the fading average (Algorithm 5); return the new average.
+
+    After the first sweep the average is the mean gain, and no preference changes.
+    """
+    n = visited.shape[0]
+    fade = 1.0 / max(n, 1)
+    if reference == 0.0:
+        for t in range(n):
+            reference += gains[t]
+        return fade * reference
+    for t in range(n):
+        i, gain = visited[t], gains[t]
+        factor = idle if gain == 0.0 else np.exp(rate * (gain / reference - 1.0))
+        preference[i] = min(max(factor * preference[i], MIN_PREFERENCE), MAX_PREFERENCE)
+        reference += fade * (gain - reference)
+    return reference
 
 
 @jit
@@ -233,44 +245,12 @@ def _adapt_and_compose(
     rows: Array,
     order: Array,
 ) -> tuple[int, float]:
-    """Learn from the latest sweep and compose the next order; return its length and the average.
+    """Learn from the latest sweep and fill `order`, each row as often as preferred (Algorithm 4).
 
-    One kernel for both: threads that return to Python between sweeps wait for each other.
+    Returns the length of the order and the new average. This is one kernel because threads that
+    return to Python wait for each other.
     """
-    if visited.shape[0] > 0:
-        reference = _adapt(visited, gains, preference, reference, rate, idle)
-    return _compose(state, rows, preference, order), reference
-
-
-@jit
-def _adapt(
-    visited: Array, gains: Array, preference: Array, reference: float, rate: float, idle: float
-) -> float:
-    """Raise the preference of rows that gained more than the fading average (Algorithm 5).
-
-    Returns the new average. After the first sweep it is the mean gain, and no preference changes.
-    """
-    n = visited.shape[0]
-    fade = 1.0 / max(n, 1)
-    if reference == 0.0:
-        for t in range(n):
-            reference += gains[t]
-        return fade * reference
-    for t in range(n):
-        i = visited[t]
-        gain = gains[t]
-        factor = idle if gain == 0.0 else np.exp(rate * (gain / reference - 1.0))
-        preference[i] = min(max(factor * preference[i], MIN_PREFERENCE), MAX_PREFERENCE)
-        reference += fade * (gain - reference)
-    return reference
-
-
-@jit
-def _compose(state: Array, rows: Array, preference: Array, order: Array) -> int:
-    """Fill `order` with each row as often as its preference says (Algorithm 4), in random order.
-
-    Returns how many visits that makes.
-    """
+    reference = _adapt(visited, gains, preference, reference, rate, idle)
     n = order.shape[0]
     remaining = 0.0
     for i in rows:
@@ -286,4 +266,4 @@ def _compose(state: Array, rows: Array, preference: Array, order: Array) -> int:
             filled += 1
         remaining -= preference[i]
     shuffle(state, order[:filled])
-    return filled
+    return filled, reference
