@@ -1,15 +1,14 @@
-"""Threads: how many `n_jobs` means, who does what, and how many BLAS may have meanwhile."""
+"""Threads: how many there are, how they share work, and the limit on those of BLAS."""
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
 from functools import cache
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Condition, Lock, Thread
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -18,13 +17,13 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
-# Seconds after which a thread that waits for others wakes up. Only the main thread runs handlers of
-# signals, and Ctrl-C that comes just before it begins to wait does not wake it.
+# A thread that waits for others wakes up after so many seconds. Only the main thread handles
+# signals, and Ctrl-C does not wake it if it comes just before the wait.
 WAKE_UP = 0.2
 
 
 def count_threads(n_jobs: int | None) -> int:
-    """Return how many threads to use, by joblib's rules; see `LinearSVC`."""
+    """Return the number of threads for `n_jobs`, by joblib's rules."""
     if n_jobs == 1:
         return 1
     from joblib.parallel import get_active_backend  # takes a while
@@ -36,28 +35,28 @@ def count_threads(n_jobs: int | None) -> int:
 
 @cache
 def count_cores() -> int:
-    """Return how many cores the process may use."""
+    """Return the number of cores that the process may use."""
     from joblib import cpu_count  # takes a while
 
     return int(cpu_count())
 
 
 def wait_for_one(futures: Iterable[Future[Any]]) -> set[Future[Any]]:
-    """Wait until one of the futures is done; return those that are. Ctrl-C is noted meanwhile."""
+    """Wait until at least one future is done; return those that are. Ctrl-C works meanwhile."""
     while not (done := wait(futures, WAKE_UP, FIRST_COMPLETED).done):
         pass
     return done
 
 
 class Workers:
-    """Threads that work on what is divided into items, as a ``with`` block.
+    """Threads that share work, as a ``with`` block.
 
-    Whoever calls `map` works too, and the others help if they have nothing else to do. So items
-    may themselves be divided, without anybody waiting for a thread: those that run out of problems
-    help with passes over the rows of the problems that are left.
+    The thread that calls `map` works on the items, and idle threads help. So items may call `map`
+    themselves and nobody waits for a free thread: threads that run out of problems help with passes
+    over the rows of the other problems.
 
-    A pass can take less than a millisecond, of which `concurrent.futures` would take half to hand
-    it to 15 threads: here it is a place in a queue for each.
+    `concurrent.futures` takes half a millisecond to hand work to 15 threads, as long as a short
+    pass. Here that is one entry in a queue for each.
     """
 
     def __init__(self, n_threads: int = 1) -> None:
@@ -79,7 +78,7 @@ class Workers:
         self._threads = []
 
     def _hire(self, n: int) -> int:
-        """See to it that there are n other threads, or as many as may be; return that number."""
+        """Start threads until there are n, or as many as allowed; return that number."""
         n = min(n, self.n_threads - 1) if self._open else 0
         with self._lock:
             while len(self._threads) < n:
@@ -92,12 +91,12 @@ class Workers:
             task()
 
     def call(self, task: Callable[[], None], n: int) -> None:
-        """Let up to n of the other threads do it, each once, when they have nothing else to do."""
+        """Queue a task for up to n of the other threads, each once."""
         for _ in range(self._hire(n)):
             self._queue.put(task)
 
     def submit(self, function: Callable[..., Made], *arguments: object) -> Future[Made]:
-        """Let one of the other threads do it; there has to be one."""
+        """Queue a call for one of the other threads; there has to be one."""
         helpers = self._hire(self.n_threads)
         assert helpers
         future: Future[Made] = Future()
@@ -113,9 +112,9 @@ class Workers:
         return future
 
     def map(self, function: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
-        """Return what `function` makes of each item, in their order."""
+        """Return the function of each item, in their order."""
         items = list(items)
-        if len(items) == 1:  # nothing to share
+        if len(items) == 1:
             return [function(items[0])]
         job: _Job[Item, Made] = _Job(function, items)
         self.call(job.help, len(job.made) - 1)
@@ -129,14 +128,14 @@ class Workers:
 
 
 class _Job(Generic[Item, Made]):
-    """Items to be worked on by whoever has time."""
+    """One call of `Workers.map`: the caller works, and the threads that are free help."""
 
     def __init__(self, function: Callable[[Item], Made], items: list[Item]) -> None:
         self.function = function
         self.made: list[Any] = [None] * len(items)
         self.todo = deque(enumerate(items))
         self.error: BaseException | None = None
-        self.lock, self.idle = Lock(), Lock()
+        self.lock = Condition()
         self.helpers, self.over = 0, False
 
     def work(self) -> None:
@@ -149,83 +148,79 @@ class _Job(Generic[Item, Made]):
             try:
                 self.made[place] = self.function(item)
             except BaseException as error:
-                self.todo.clear()  # nobody starts another one
+                self.todo.clear()
                 self.error = error
 
     def help(self) -> None:
-        """Work on items, unless that is over."""
+        """Work on items, unless the job has ended."""
         with self.lock:
             if self.over:
                 return
-            if self.helpers == 0:
-                self.idle.acquire()
             self.helpers += 1
         self.work()
         with self.lock:
             self.helpers -= 1
-            if self.helpers == 0:
-                self.idle.release()
+            self.lock.notify()
 
     def end(self) -> list[Made]:
-        """Let no more helpers begin, wait for those that have, and return what was made.
+        """Wait for the helpers and return the results.
 
-        Nothing of it is kept: places in the queue that nobody had time for still refer to this.
+        The job lets go of them: entries of the queue that no thread has taken yet refer to it.
         """
         with self.lock:
             self.over = True
-        while not self.idle.acquire(timeout=WAKE_UP):
-            pass
+            while self.helpers:
+                self.lock.wait(WAKE_UP)
         made, self.made = self.made, []
         del self.function
         return made
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Keep BLAS to one thread inside the block, and in all other threads meanwhile.
-
-    Factorisations then do not depend on how many the process has, and small products do not wait
-    for threads that other work keeps busy. The limit is the process's, so blocks that overlap share
-    it: the first sets it, and the last to end restores what there was.
-    """
-    limit = _limit
-    with limit.lock:
-        if limit.users == 0:
-            limit.restore = _libraries().limit(limits=1, user_api="blas").restore_original_limits
-        limit.users += 1
-    try:
-        yield
-    finally:
-        with limit.lock:
-            limit.users -= 1
-            if limit.users == 0:
-                limit.restore()
-
-
-@cache
-def _libraries() -> ThreadpoolController:
-    """Find the libraries with threads of their own, which takes a millisecond."""
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
-
-
-class _Limit:
-    """How many want one BLAS thread, and what the last of them has to call."""
+class _BlasLimit:
+    """Keeps BLAS to one thread while any block uses it; the last one restores what was."""
 
     restore: Callable[[], None]
 
     def __init__(self) -> None:
         self.lock, self.users = Lock(), 0
 
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.users == 0:
+                self.restore = _libraries().limit(limits=1, user_api="blas").restore_original_limits
+            self.users += 1
 
-_limit = _Limit()
+    def __exit__(self, *exception: object) -> None:
+        with self.lock:
+            self.users -= 1
+            if self.users == 0:
+                self.restore()
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Find the libraries with threads of their own; takes a millisecond."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+_blas_limit = _BlasLimit()
+
+
+def one_blas_thread() -> _BlasLimit:
+    """Return a ``with`` block that limits BLAS to one thread in the whole process.
+
+    Factorisations then do not depend on the number of threads, and small products do not wait for
+    busy ones.
+    """
+    return _blas_limit
 
 
 def _start_anew() -> None:
-    """Forget, in a process that was forked, the fits of other threads: they are not in it."""
-    global _limit
-    before, _limit = _limit, _Limit()
+    """Lift the limit in a forked process, which does not have the parent's other threads."""
+    global _blas_limit
+    before, _blas_limit = _blas_limit, _BlasLimit()
     if before.users:
         before.restore()
 
