@@ -1,4 +1,4 @@
-"""From wherever an array is to the host."""
+"""Copies of arrays on the host."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ._typing import DeviceArray, Matrix
 
 
 def to_host(array: DeviceArray) -> Matrix:
-    """Return an array of any library and device as NumPy's; sparse ones of SciPy as they are."""
+    """Return an array of any library and device as NumPy's; leave SciPy's matrices as they are."""
     if isinstance(array, np.ndarray) or sp.issparse(array) or not hasattr(array, "dtype"):
         return array
     if hasattr(array, "get"):  # CuPy

@@ -1,4 +1,4 @@
-"""How much memory there is for this process."""
+"""The memory that this process can get."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ LIMITS = "memory.max", "memory.limit_in_bytes"  # of version 2 and 1
 
 
 def available_bytes() -> float:
-    """Return the bytes that this process can still get; infinity where nobody tells.
+    """Return the bytes that this process can still get; infinity if unknown.
 
-    Swap does not count: sweeps visit the weights at random.
+    Swap does not count, since sweeps visit the weights at random.
     """
-    return min(_of_machine(), _of_groups())
+    return min(_machine_bytes(), _group_limit())
 
 
-def _of_machine() -> float:
+def _machine_bytes() -> float:
     with suppress(OSError, ValueError, IndexError):
         for line in MEMINFO.read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return 1024.0 * float(line.split()[1])
-    with suppress(OSError, ValueError, AttributeError):  # no such name, or no such function
+    with suppress(OSError, ValueError, AttributeError):  # unknown name, or no `sysconf`
         return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
     return float("inf")
 
 
-def _of_groups() -> float:
-    """Return the least limit of the control groups that this process is in."""
-    folders = {GROUPS, GROUPS / "memory"}  # in a container, the root is its own
+def _group_limit() -> float:
+    """Return the smallest limit of this process's control groups."""
+    folders = {GROUPS, GROUPS / "memory"}  # a container sees its group as the root
     with suppress(OSError, ValueError):
         for line in MEMBERSHIP.read_text().splitlines():
             _, controllers, path = line.split(":", 2)

@@ -1,4 +1,4 @@
-"""The types that annotations name."""
+"""Names for the types of arguments and results."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ Array: TypeAlias = npt.NDArray[Any]
 # An integer in a kernel, where its size matters to numba.
 Int: TypeAlias = int | np.integer[Any]
 
-# Other libraries have no static types for what they make.
-DeviceArray: TypeAlias = Any  # an array of whatever library X is of: CuPy, torch, ...
-Namespace: TypeAlias = Any  # such a library's, by the array API standard
+# Libraries without static types:
+DeviceArray: TypeAlias = Any  # an array of the library of X: CuPy, torch, ...
+Namespace: TypeAlias = Any  # such a library's array API namespace
 Device: TypeAlias = Any  # one of its devices
 DeviceDType: TypeAlias = Any  # one of its dtypes
 Sparse: TypeAlias = Any  # a matrix or array of SciPy
 Matrix: TypeAlias = Any  # a matrix in host memory, of NumPy or SciPy
 NumbaType: TypeAlias = Any  # the type of an argument, while a kernel is compiled
 
-# Dual variables as a problem keeps them: an array, slots, blocks on disk, or what is on workers.
+# Dual variables as a problem keeps them: an array, slots, blocks on disk, or a handle to workers.
 DualPoint: TypeAlias = Any
 
 # Numbers of rows: an array, or the range of all.
 Members: TypeAlias = Any
 
-# What C is multiplied by, per class: a number for each label, or "balanced".
+# Factors of C per class: a number for each label, or "balanced".
 ClassWeight: TypeAlias = Mapping[Any, float] | str | None
 
-# Rows, labels or weights as people pass them: arrays, sparse matrices, data frames, lists.
+# Rows, labels or weights as users pass them: arrays, sparse matrices, data frames, lists.
 Given: TypeAlias = Any
 
-# What a JSON object is read as.
+# A JSON object as Python reads it.
 JsonObject: TypeAlias = dict[str, Any]
