@@ -1,4 +1,4 @@
-"""The state of a run that all methods share: the dual point, its certificate, when to stop."""
+"""The state of a run, whatever its method: the dual point, its certificate, when to stop."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..kernels.certificate import OF_OBJECTIVE, Certified, certified, feature_le
 from ..rows.functions import EPS
 from .result import HISTORY_DTYPE, Known, Progress, Result
 
-# A gap of at most this part of the primal, without allowances, is all rounding.
+# A gap of at most this part of the primal, before allowances, is only rounding.
 FLOOR = 4 * EPS
 
-# The gap falls during a sweep, below what its visits saw. Guess that it falls by half as much as
-# from the sweep before, in logarithms and within these limits (fair on the benchmarks' data);
-# certificates correct the guess.
+# The gap falls during a sweep, below what its visits saw. The guess is that it falls half as far as
+# since the sweep before, in logarithms and within these limits. That is fair on the benchmarks'
+# data, and certificates correct it.
 LEAST_LEFT, MOST_LEFT = 0.2, 0.8
 
 
@@ -208,7 +208,7 @@ def poll_all(runs: Iterable[Run]) -> bool:
 
 
 class PointRun(Run):
-    """A run with its dual point `alpha`, the weights `w` of that, and the certificate of both.
+    """A run with a dual point `alpha`, its weights `w`, and the certificate of both.
 
     Methods change `alpha`, then call `check`, which recomputes everything else from it.
     """
@@ -253,7 +253,7 @@ class PointRun(Run):
         self.estimate = Estimate(self.gap, self.dual)
 
     def check(self, *, weights_known: bool = False) -> None:
-        """Recompute w from alpha, unless it is known to be that, and then the certificate."""
+        """Recompute w from alpha, unless w is known, and then the certificate."""
         self._check(weights_known)
         while self.problem.outdated:
             self._check(weights_known=False)
@@ -275,10 +275,7 @@ class PointRun(Run):
             self.best_alpha = copy(self.alpha)
 
     def adopt(self, alpha: DualPoint) -> None:
-        """Make `alpha` the dual point if its certificate is better.
-
-        If dual variables are overwritten there is no way back; the best point is known.
-        """
+        """Make `alpha` the dual point if its certificate is better, or if it overwrote the old."""
         before, gap = self.alpha, self.gap
         self.alpha = alpha
         self.check()
@@ -294,10 +291,10 @@ class PointRun(Run):
             self.dual, self.gap, self.relative_gap = 0.0, self.primal, 1.0
 
     def finish(self) -> Result:
-        """Return the best that has been reached.
+        """Return the result: if the run did not converge, its best certified point.
 
-        If the run did not converge, that is its best certified point, scaled down if that makes the
-        gap smaller: early on, sweeps can lead to weights that are right but for their length.
+        That is scaled down if the gap gets smaller: early sweeps can find weights that are too long
+        but otherwise right.
         """
         if not self.certified:
             self.check()
@@ -315,7 +312,7 @@ class PointRun(Run):
                 if not self.gap <= gap:  # by rounding
                     self.alpha = unscaled
                     self.check()
-        if not np.isfinite(self.gap):  # of weights that are 0
+        if not np.isfinite(self.gap):  # even where all weights are 0
             self.problem.check_rows()
             raise ValueError(
                 "The objective, or a weight squared, is beyond float64 even where all dual "
@@ -325,7 +322,7 @@ class PointRun(Run):
         return self.result(w=self.w, alpha=self.alpha, slack=self.slack)
 
     def snapshot(self) -> dict[str, Array]:
-        """Return what the rest of a run of sweeps depends on, without dual variables, as arrays."""
+        """Return as arrays what the rest of a run of sweeps depends on, besides dual variables."""
         return {
             "w": self.w,
             "best_gap": np.array(self.best_gap),
@@ -335,9 +332,9 @@ class PointRun(Run):
         } | {name: np.array(value) for name, value in asdict(self.estimate).items()}
 
     def restore(self, arrays: dict[str, Any], alpha: DualPoint, best_alpha: DualPoint) -> None:
-        """Go on from what `snapshot` returned; ValueError if no run of this shape returned that.
+        """Resume from a snapshot; ValueError if no run of this shape can have made it.
 
-        Without the rows, nothing tells whether alpha is feasible and w its weights.
+        Whether alpha is feasible and w its weights cannot be checked without the rows.
         """
         for name, like in self.snapshot().items():
             found = arrays.get(name)
@@ -373,7 +370,7 @@ def certificate_of(
 
 
 def gap_left(seen: float, before: float) -> float:
-    """Guess the gap at the end of a sweep from what its visits saw, and those of the one before."""
+    """Guess the gap after a sweep from what its visits saw, and those of the sweep before."""
     seen = max(seen, 0.0)  # shares are negative by rounding only
     left = sqrt(seen / before) if before > 0 else 1.0
     return min(max(left, LEAST_LEFT), MOST_LEFT) * seen
