@@ -179,9 +179,9 @@ def judged(plain, with_it):
     policy = Policy(costs_of(problem_of("hinge")[0]), "sweep", 1e-3, 1000, momentum=True)
     for gap in plain:
         policy.observe(gap)
-    policy.take_up()
-    kept = [policy.observe(gap) or policy.helps() for gap in with_it]
-    policy.let_go()
+    policy.begin_momentum()
+    kept = [policy.observe(gap) or policy.momentum_helps() for gap in with_it]
+    policy.end_momentum()
     return all(kept), policy
 
 

@@ -308,8 +308,8 @@ def test_hand_over_follows_the_rate_of_the_gap():
     problem = naive.library_problem(*naive.random_data(3000, 8), 1.0, "squared_hinge", BIAS)
     fast, slow = policy_of(problem), policy_of(problem)
     assert fast.newton_allowed
-    fast.sweeps_worth = slow.sweeps_worth = 48.0
-    fast.first_look = slow.first_look = 6
+    fast.newton_in_sweeps = slow.newton_in_sweeps = 48.0
+    fast.least_sweeps = slow.least_sweeps = 6
     assert not any(observed(fast, 0.1 ** np.arange(6)))  # one more decade: one sweep
     assert observed(slow, 0.9 ** np.arange(6)) == [False] * 5 + [True]
     assert not any(observed(policy_of(problem, "sweep"), 0.99 ** np.arange(50)))
@@ -319,7 +319,7 @@ def test_a_gap_that_sweeps_no_longer_see_is_no_reason_to_hand_over():
     """Sweeps see 0 where no row moves; a certificate may still prove less than tol."""
     problem = naive.library_problem(*naive.random_data(3000, 8), 1.0, "squared_hinge", BIAS)
     policy = policy_of(problem)
-    policy.sweeps_worth, policy.first_look = 48.0, 6
+    policy.newton_in_sweeps, policy.least_sweeps = 48.0, 6
     assert not any(observed(policy, [1.0, 0.5, 0.2, 0.1, 0.1, 0.0, 0.0]))
 
 
@@ -357,7 +357,9 @@ def test_newton_steps_come_at_once_where_they_cost_next_to_nothing():
     many = naive.library_problem(X, rng.choice([-1.0, 1.0], 2000), 1.0, "hinge")
     assert policy_of(many).newton_allowed
     assert not policy_of(many).newton_first
-    assert policy_of(many).sweeps_worth == pytest.approx(costs_of(many).newton / 3.8e6, rel=0.02)
+    assert policy_of(many).newton_in_sweeps == pytest.approx(
+        costs_of(many).newton / 3.8e6, rel=0.02
+    )
 
 
 def test_newton_steps_come_at_once_where_sweeps_are_slow():
@@ -365,13 +367,13 @@ def test_newton_steps_come_at_once_where_sweeps_are_slow():
     X = sp.csr_array(np.ones((30_000, 12)))
     y, cost = np.where(np.arange(30_000) % 2, 1.0, -1.0), np.full(30_000, 2.01 / 12)
     problem = naive.library_problem(X, y, cost, "hinge")
-    assert 10.0 < policy_of(problem).sweeps_worth < 25.0
+    assert 10.0 < policy_of(problem).newton_in_sweeps < 25.0
     assert policy_of(problem).newton_first
     assert not policy_of(problem.with_costs(1.99 / 2.01 * cost)).newton_first
     cost[::3] = 0.0  # not part of the mean
     assert policy_of(problem.with_costs(cost)).newton_first
     fewer = naive.library_problem(X[:12_000], y[:12_000], cost[:12_000], "hinge")
-    assert 10.0 < policy_of(fewer).sweeps_worth < 25.0
+    assert 10.0 < policy_of(fewer).newton_in_sweeps < 25.0
     assert not policy_of(fewer).newton_first
 
 
@@ -380,9 +382,9 @@ def test_sweeps_that_must_be_slow_are_given_up_sooner():
     rng = np.random.default_rng(0)
     X = sp.csr_array(rng.choice([-1.0, 1.0], (2000, 900)))
     problem = naive.library_problem(X, rng.choice([-1.0, 1.0], 2000), 299.0 / 900, "hinge")
-    worth = policy_of(problem).sweeps_worth
+    worth = policy_of(problem).newton_in_sweeps
     assert worth > 80.0
-    assert policy_of(problem).first_look == pytest.approx(worth / 8)
+    assert policy_of(problem).least_sweeps == pytest.approx(worth / 8)
     stiff = policy_of(problem.with_costs(np.full(2000, 301.0 / 900)))
     assert not stiff.newton_first
     assert observed(stiff, 0.99 ** np.arange(4)) == [False, False, True, True]

@@ -20,9 +20,8 @@ from sklearn.preprocessing import scale
 from dualsweep import LinearSVC, svc_path
 from dualsweep.datasets import make_text_like
 from dualsweep.losses import LOSSES
-from dualsweep.solvers.path import start_from
 from dualsweep.solvers.policy import SOLVERS
-from dualsweep.solvers.solve import Start, solve
+from dualsweep.solvers.solve import Start, solve, start_from
 
 CS = 2.0 ** np.arange(-6, 4)
 DIRECT = ["crammer_singer", "weston_watkins"]

@@ -20,8 +20,7 @@ from ..problems.result import Result
 from ..rows.functions import EPS
 from ..rows.layouts import as_rows
 from ..rows.passes import column_sums, passes_over
-from ..solvers.path import start_from
-from ..solvers.solve import Start
+from ..solvers.solve import Start, start_from
 from ..training.context import Context
 from ..training.formulations import LabelledRows, as_targets, check_scale, formulation_of
 from ..training.problems import SeparateProblems

@@ -179,7 +179,7 @@ class BinaryProblem(MemoryProblem):
     def rescaled(self, result: Result, seen: Array) -> tuple[DualPoint, Known | None]:
         """Return the best feasible multiple of a solution for other costs, and what is known of it.
 
-        The solution has the slacks of the rows `seen`. See `dualsweep.solvers.path`.
+        The solution has the slacks of the rows `seen`. See `start_from` in solvers/solve.py.
         """
         assert result.slack is not None
         alpha, w = np.empty_like(result.alpha), np.empty_like(result.w)

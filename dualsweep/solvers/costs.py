@@ -1,4 +1,4 @@
-"""What sweeps and Newton steps cost, as far as that can be foreseen before the first of them.
+"""What sweeps and Newton steps are expected to cost, before the first of them.
 
 Costs are counted in entries of X read, never in seconds, so that runs are reproducible. An entry
 read in sequence takes about a nanosecond.
@@ -17,43 +17,42 @@ from ..newton.multiclass import has_blocks, has_room
 from ..problems.binary import BinaryProblem
 from ..problems.multiclass import MulticlassProblem
 
-# What a sweep costs: before it has visited a row, per row, and per block step of many classes. (Per
-# entry: see `Passes`.)
+# Costs of a sweep besides its entries (see `Passes`): per call, per row, and per block step of many
+# classes.
 SWEEP_CALL, SWEEP_ROW, SWEEP_BLOCK = 10_000.0, 100.0, 250.0
 
-# Newton steps with blocks of classes need so many rows per weight of a class. Fewer can be
+# Newton steps with blocks of classes need so many rows per weight of a class. Fewer rows can be
 # separated at large C, where sweeps with momentum are soon done, and the steps hundreds: usps,
 # Crammer-Singer, 28 rows per weight, at C = 1, 10 and 100: 2.7, 9 and over 25 s instead of 0.9, 2.5
 # and 2.3.
 BLOCKS_ROWS_PER_WEIGHT = 50.0
 
-
-# Newton steps that cost less than so many entries, some milliseconds, or less than so many sweeps
-# need no sweeps first; less than so many if the problem is stiff, C |x|^2 being at least STIFF on
-# average, and has so many rows per weight that the steps are nothing but passes, which threads can
-# share. Time of the hinge loss at tol = 1e-3 and C >= 1, without sweeps over with: covtype 0.7 to
-# 0.9, ijcnn1 0.8 to 1.1 (worth 22 and 23 sweeps); at C <= 0.1 1.3 to 2.6.
+# Newton steps come first if they cost fewer than AT_ONCE entries (some milliseconds) or
+# AT_ONCE_SWEEPS sweeps. AT_ONCE_STIFF sweeps are the limit if the mean of C |x|^2 is at least STIFF
+# and there are so many rows per weight that the steps are only passes, which threads share. Hinge
+# loss, tol = 1e-3, C >= 1: this takes 0.7 to 0.9 of the time on covtype and 0.8 to 1.1 on ijcnn1,
+# where the steps cost 22 and 23 sweeps; at C <= 0.1 it would take 1.3 to 2.6.
 AT_ONCE, AT_ONCE_SWEEPS = 5e6, 10.0
 STIFF, ROWS_PER_WEIGHT, AT_ONCE_STIFF = 2.0, 1000.0, 25.0
 
-# Sweeps that have to be done to judge their rate, and as a part of what Newton is worth, unless
-# they are known to be slow. (mnist dense, C = 10: 13 sweeps less of each class.) Those of many
-# classes are slow sooner.
-FIRST_LOOK, FIRST_PART, VERY_STIFF, VERY_STIFF_MULTICLASS = 3.0, 1 / 8, 300.0, 50.0
+# Before their rate is judged there are LEAST_SWEEPS sweeps, and LEAST_PART of the sweeps that
+# Newton steps cost, unless C |x|^2 is so large that sweeps are known to be slow. (mnist dense,
+# C = 10: 13 fewer sweeps for each class.) With many classes sweeps are slow sooner.
+LEAST_SWEEPS, LEAST_PART, VERY_STIFF, VERY_STIFF_MULTICLASS = 3.0, 1 / 8, 300.0, 50.0
 
 
 class Costs(NamedTuple):
-    """What is foreseen for a problem."""
+    """What a problem is expected to cost."""
 
-    newton: float  # all Newton steps to a solution; inf if that cannot be foreseen
+    newton: float  # all Newton steps to a solution; inf if unknown
     sweep: float
-    at_once: bool = False  # whether Newton steps need no sweeps before
-    first_look: float = FIRST_LOOK  # sweeps that have to be done to judge their rate
+    newton_first: bool = False  # whether to begin with Newton steps
+    least_sweeps: float = LEAST_SWEEPS  # before their rate is judged
 
 
 @singledispatch
 def costs_of(problem: Any) -> Costs:
-    """Return what is foreseen for a problem: for most, that only sweeps are possible."""
+    """Return the expected costs of a problem; by default it has sweeps only."""
     return Costs(newton=inf, sweep=SWEEP_CALL)
 
 
@@ -61,14 +60,14 @@ def costs_of(problem: Any) -> Costs:
 def _(problem: BinaryProblem) -> Costs:
     passes, n, d = problem.passes, problem.n_rows, problem.passes.n_weights
     sweep = passes.entry_time * passes.n_stored + SWEEP_ROW * n + SWEEP_CALL
-    # Steps, and the part of the rows that is free, are those of a9a, w8a, ijcnn1, covtype and mnist
-    # at C = 1 and 100, within a factor of two or three.
+    # The steps and the share of free rows of a9a, w8a, ijcnn1, covtype and mnist at C = 1 and 100,
+    # within a factor of two or three.
     steps, free = (10, 0.5) if problem.smooth else (35, 0.08)
     pairs = free * passes.pair_time * _pairs(problem)
     step = passes.newton_time * passes.n_stored + pairs + _factorisation(d) + 40 * n + 30_000
     stiffness = _stiffness(problem) / (1.0 if problem.smooth else problem.scale)
     newton = steps * step if d <= _tuning.DIRECT_WEIGHTS else inf
-    return _in_memory(problem, newton, sweep, stiffness, VERY_STIFF)
+    return _costs(problem, newton, sweep, stiffness, VERY_STIFF)
 
 
 @costs_of.register
@@ -79,34 +78,35 @@ def _(problem: MulticlassProblem) -> Costs:
     newton = inf
     if has_room(problem) and d > _tuning.DIRECT_WEIGHTS and has_blocks(problem):
         if n >= BLOCKS_ROWS_PER_WEIGHT * passes.n_weights:
-            newton = _blocks_cost(problem)
+            newton = _cost_with_blocks(problem)
     elif has_room(problem) and d <= _tuning.DIRECT_WEIGHTS:
         steps = 40 if problem.joint else 20  # as for letter
-        # As many pairs of classes as there are classes, the free ones of a row being few.
+        # As many pairs of classes as there are classes, since few are free in a row.
         pairs = 0.4 * k * _pairs(problem)
         newton = steps * (passes.n_stored * k + pairs + _factorisation(d) + 20 * n * k + 30_000)
-    return _in_memory(problem, newton, sweep, _stiffness(problem), VERY_STIFF_MULTICLASS)
+    return _costs(problem, newton, sweep, _stiffness(problem), VERY_STIFF_MULTICLASS)
 
 
-def _in_memory(
+def _costs(
     problem: BinaryProblem | MulticlassProblem,
     newton: float,
     sweep: float,
     stiffness: float,
     very_stiff: float,
 ) -> Costs:
+    """Return the costs, with whether to begin with Newton steps and after how many sweeps."""
     if newton == inf:
         return Costs(newton, sweep)
-    worth = newton / sweep
+    in_sweeps = newton / sweep
     many_rows = problem.n_rows >= ROWS_PER_WEIGHT * prod(problem.weights_shape)
     few = AT_ONCE_STIFF if stiffness >= STIFF and many_rows else AT_ONCE_SWEEPS
-    look = FIRST_LOOK if stiffness >= very_stiff else max(FIRST_LOOK, FIRST_PART * worth)
-    return Costs(newton, sweep, newton <= AT_ONCE or worth <= few, look)
+    least = LEAST_SWEEPS if stiffness >= very_stiff else max(LEAST_SWEEPS, LEAST_PART * in_sweeps)
+    return Costs(newton, sweep, newton <= AT_ONCE or in_sweeps <= few, least)
 
 
-def _pairs(problem: Any) -> float:
+def _pairs(problem: BinaryProblem | MulticlassProblem) -> float:
     """Return the pairs of entries in a Gram matrix of all rows."""
-    stored: float = problem.passes.n_stored
+    stored = problem.passes.n_stored
     return 0.5 * stored * (stored / problem.n_rows)
 
 
@@ -114,11 +114,11 @@ def _factorisation(d: int) -> float:
     return d**3 / 3 / 10  # LAPACK does ten multiplications in the time of one entry
 
 
-def _blocks_cost(problem: MulticlassProblem) -> float:
-    """Return what Newton steps cost with conjugate gradients that blocks of classes precondition.
+def _cost_with_blocks(problem: MulticlassProblem) -> float:
+    """Return the cost of Newton steps by conjugate gradients, preconditioned by class blocks.
 
-    Those of mnist at C = 1. They are passes and little else, so that threads can share them, which
-    a sweep cannot: half of them are counted.
+    The numbers are those of mnist at C = 1. Half the cost counts: the steps are passes and little
+    else, which threads can share, while a sweep stays on one thread.
     """
     passes, classes = problem.passes, problem.n_classes
     d = passes.n_weights
@@ -130,5 +130,5 @@ def _blocks_cost(problem: MulticlassProblem) -> float:
 
 @np.errstate(over="ignore")
 def _stiffness(problem: BinaryProblem | MulticlassProblem) -> float:
-    """Return the mean of C |x|^2: what a row can change its response by."""
+    """Return the mean of C |x|^2: how much one row can change its own response."""
     return float(problem.cost @ problem.sqnorm) / max(int(np.count_nonzero(problem.cost)), 1)

@@ -13,9 +13,9 @@ from ..problems.result import Progress, Result
 from ..problems.run import PointRun
 from .solve import Start, Started, solve, start_run
 
-# Of a free intercept, sweeps around one centre after the other: how many at most, which part of tol
-# the first of them are to prove, and those that follow of what the one before was; how far the next
-# centre is at most, in moves of the intercept.
+# How many centres there are at most. The first run of sweeps proves INNER_TOL times tol, and each
+# later one TIGHTER times what the one before did. A centre moves by at most FURTHEST times what
+# the intercept moved.
 MOST_CENTRES, INNER_TOL, TIGHTER, FURTHEST = 30, 0.7, 0.7, 100.0
 
 
@@ -32,28 +32,28 @@ def _(
 ) -> Started:
     run = PointRun(problem, alpha=start.alpha, known=start.known, **limits)
     if not run.alpha.any():
-        run.check()  # with the best intercept, and no weights
+        run.check()  # finds the best intercept of zero weights
     few = run.w.size <= _tuning.DIRECT_WEIGHTS
-    first = solver == "newton" or (solver == "auto" and few)
+    newton = solver == "newton" or (solver == "auto" and few)
 
     def finish() -> Result:
-        if not (run.over or run.poll()):  # or Newton steps got stuck
+        if not (run.over or run.poll()):  # no Newton steps, or they got stuck
             _sweep_around_centres(problem, run, schedule, seed)
         return run.finish()
 
-    return Started(run, first and not (run.over or run.poll()), finish)
+    return Started(run, newton and not (run.over or run.poll()), finish)
 
 
 def _sweep_around_centres(
     problem: FreeProblem, run: PointRun, schedule: str, seed: tuple[int, ...]
 ) -> None:
-    """Sweep with a penalty on what a free intercept is off a centre by, for a sequence of centres.
+    """Penalise the intercept's distance from a centre; move the centre until it stays.
 
-    The penalised intercept is off by ``bias^2 sum_i y_i a_i``, so the constraint holds at the
-    centre at which it stays. To go where it went are proximal point steps on the intercept, or the
-    method of multipliers for the constraint (Rockafellar 1976); where two centres tell how the move
-    depends on them, the next is where it vanishes, if that is further. On text the first centre or
-    two are enough: a penalty on one weight is nothing beside the losses of all rows.
+    The penalised intercept is off the centre by ``bias^2 sum_i y_i a_i``, so the dual's constraint
+    holds once it stays there. Moving the centre to the intercept is a proximal point step, the
+    method of multipliers for the constraint (Rockafellar 1976). From the moves at two centres the
+    secant method predicts where the move vanishes; the centre goes there if that is further. Text
+    takes a centre or two: a penalty on one weight is small beside the losses of all rows.
     """
     bias = problem.passes.rows.bias
     centre, alpha = float(run.w[-1]), run.alpha
@@ -84,8 +84,8 @@ def _sweep_around_centres(
         if run.over or run.poll():
             return
         move = float(inner.w[-1])
-        ahead = move
+        step = move
         if last_move != 0.0 and (move - last_move) * (centre - last_centre) < 0.0:
-            ahead = -move * (centre - last_centre) / (move - last_move)
+            step = -move * (centre - last_centre) / (move - last_move)
         last_centre, last_move = centre, move
-        centre += float(np.clip(ahead, min(move, FURTHEST * move), max(move, FURTHEST * move)))
+        centre += float(np.clip(step, min(move, FURTHEST * move), max(move, FURTHEST * move)))

@@ -207,7 +207,7 @@ class BlockProblems(SeparateProblems):
     def start_from(self, p: int, problem: Any, before: Any) -> Start:
         """Return a start near the best multiple of the model for another C.
 
-        As in `dualsweep.solvers.path`, but without reading a row. At the solution before, with
+        As in `start_from`, but without reading a row. At the solution before, with
         ``q = sum_i D_i alpha_i^2`` (0 for losses without D), a gap of 0 implies
         ``sum alpha = D + (|w|^2 + q) / 2`` and ``q = 2 P - |w|^2``.
         """

@@ -407,4 +407,4 @@ def _(problem: PartitionedProblem) -> Costs:
     rounds = ROUNDS_SMOOTH if problem.smooth else ROUNDS_KINKED
     if n_weights <= _tuning.DIRECT_WEIGHTS:
         rounds = ROUNDS_DIRECT
-    return Costs(rounds, 1.0, at_once=n_weights <= AT_ONCE, first_look=FIRST_LOOK)
+    return Costs(rounds, 1.0, newton_first=n_weights <= AT_ONCE, least_sweeps=FIRST_LOOK)

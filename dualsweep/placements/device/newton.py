@@ -188,7 +188,7 @@ class DeviceSolver:
 
 @silent
 def best_start(rows: DeviceRows, terms: Terms, alpha: DeviceArray) -> DeviceArray:
-    """Return the best feasible multiple of dual variables, in place; see `solvers.path`."""
+    """Return the best feasible multiple of dual variables, in place; see `start_from`."""
     xp, space = rows.space.xp, rows.space
     w = space.zeros((rows.n_weights, terms.n_columns), xp.float64)
     total, square = (space.zeros((terms.n_problems,), xp.float64) for _ in range(2))
