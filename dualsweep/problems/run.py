@@ -253,13 +253,10 @@ class PointRun(Run):
         self.estimate = Estimate(self.gap, self.dual)
 
     def check(self, *, weights_known: bool = False) -> None:
-        """Recompute w from alpha, unless w is known, and then the certificate."""
-        self._check(weights_known)
-        while self.problem.outdated:
-            self._check(weights_known=False)
+        """Recompute w from alpha, unless w is known, and then the certificate.
 
-    def _check(self, weights_known: bool) -> None:
-        """Do `check` once, with compensated sums if plain ones are too rough to prove `tol`."""
+        Sums are compensated if plain ones are too rough to prove `tol`.
+        """
         problem, alpha = self.problem, self.alpha
         if not weights_known:
             problem.fill_weights(alpha, self.w)
@@ -273,6 +270,8 @@ class PointRun(Run):
         if self.gap < self.best_gap and not self.converged:
             self.best_gap = self.gap
             self.best_alpha = copy(self.alpha)
+        if problem.outdated:  # rows were lost meanwhile
+            self.check()
 
     def adopt(self, alpha: DualPoint) -> None:
         """Make `alpha` the dual point if its certificate is better, or if it overwrote the old."""
