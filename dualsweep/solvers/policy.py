@@ -1,4 +1,9 @@
-"""When sweeps, when momentum, when Newton steps: all that is decided during a run."""
+"""When sweeps, when momentum, when Newton steps: all that is decided during a run.
+
+Newton steps come first if they are cheap (`Costs.newton_first`). Otherwise they begin when the
+sweeps that are left, at the rate at which the gap falls, would cost more. Momentum begins after
+`FIRST_MOMENTUM` plain sweeps if more than `WORTH_MOMENTUM` are left (see `_tuning`).
+"""
 
 from __future__ import annotations
 
