@@ -112,7 +112,7 @@ class Workers:
         return future
 
     def map(self, function: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
-        """Return the function of each item, in their order."""
+        """Apply the function to each item; return the results in order."""
         items = list(items)
         if len(items) == 1:
             return [function(items[0])]
