@@ -82,7 +82,7 @@ KEPT = re.compile(
 # from which, or numbers of attempts after which, another way to the same result is taken.
 SKIPPED_LINES = re.compile(
     r"TypeAlias|\bprefetch|\braise\b|^\s*f\"|(HEAD|ROW)_AHEAD"
-    r"|\b(INSERTION|FEW_CLASSES|CHUNK|CHUNK_ENTRIES|PAIRS_PER_CALL|ENTRIES_PER_WEIGHT|PART_ROWS)\b"
+    r"|\b(GAPS|FEW_CLASSES|CHUNK|CHUNK_ENTRIES|PAIRS_PER_CALL|ENTRIES_PER_WEIGHT|PART_ROWS)\b"
     r"|^(GUESSES|RAISES|FIRST_SLOTS|MOST_SLOTS|PREFETCH|CACHE_LINE)"
 )
 SKIPPED_FUNCTIONS = re.compile(r".*prefetch.*|head_(csr|dense)")
