@@ -38,7 +38,6 @@ from dualsweep.kernels.newton_multiclass import (
     ClassSlacks,
     CurvedRows,
     add_curvature,
-    aim_multiclass,
     curvature_diagonal,
     curvature_factors,
     implied_dual_multiclass,
@@ -634,12 +633,14 @@ def test_newton_passes(formulation, layout, rho):
     assert slope == pytest.approx((inner(W + eps * P)[0] - value) / eps, rel=1e-4)
 
     q, scratch = np.full((18, k), np.nan), np.full(k, np.nan)
-    scores = problem.passes.responses(members, P)
-    rows = ClassSlacks(y, cost, q, q, anchor, u, b, free, bound)
-    aimed = aim_multiclass(rows, scores, joint, rho, 0.3, scratch)
-    assert aimed == slope_multiclass(rows, joint, rho, 0.3, scratch)
+    slacks = slacks_of(problem, W, problem.alpha_of(members, anchor), lambda: False)
+    slacks.measure(rho, 0.0, False)
+    aimed = slacks.aim(P, rho, 0.3)
+    np.testing.assert_array_equal(aimed, slacks.slope(rho, 0.3))
+    q[:] = slacks.along
     np.testing.assert_allclose(oracle.violations(W + P) - oracle.violations(W), q, atol=1e-12)
-    total, curvature = slope_multiclass(rows, joint, rho, 0.0, np.full(k, np.nan))
+    rows = ClassSlacks(y, cost, q, q, anchor, u, b, free, bound)
+    total, curvature = slope_multiclass(rows, joint, rho, 0.0, scratch)
     assert (W * P).sum() + total == pytest.approx(slope)
     total, _ = slope_multiclass(rows, joint, rho, 0.3, np.full(k, np.nan))
     assert total == pytest.approx((inner(W + 0.3 * P)[3] * q).sum())
@@ -669,8 +670,7 @@ def test_newton_passes(formulation, layout, rho):
     add_curvature(problem.passes.rows, some, rho, P, out, np.full(k, -1), scratch)
     np.testing.assert_allclose(out, 1.0 + product, atol=1e-10)
 
-    diagonal = np.full((18, k), np.nan)
-    curvature_diagonal(CurvedRows(members, y, free, bound), rho, diagonal)
+    diagonal = curvature_diagonal(CurvedRows(members, y, free, bound), rho)
     for m in range(k):
         block = np.zeros((d, d))
         assert problem.passes.add_gram(members, diagonal[:, m], block, lambda: False)

@@ -153,17 +153,6 @@ def slope_multiclass(
 
 
 @jit
-def aim_multiclass(
-    rows: ClassSlacks, scores: Array, joint: bool, rho: float, t: float, v: Array
-) -> tuple[float, float]:
-    """Fill in `along`, the scores of all classes less the label's; return `slope_multiclass`."""
-    for r in range(scores.shape[0]):
-        for m in range(scores.shape[1]):
-            rows.along[r, m] = scores[r, m] - scores[r, rows.y[r]]
-    return slope_multiclass(rows, joint, rho, t, v)
-
-
-@jit
 def add_curvature(
     rows: Rows, curved: CurvedRows, rho: float, V: Array, out: Array, classes: Array, scratch: Array
 ) -> None:
@@ -204,20 +193,14 @@ def _find(free: Array, classes: Array) -> int:
     return n
 
 
-@jit
-def curvature_diagonal(curved: CurvedRows, rho: float, out: Array) -> None:
-    """Fill ``out[r]`` with the diagonal of ``M_i / rho``."""
+def curvature_diagonal(curved: CurvedRows, rho: float) -> Array:
+    """Return the diagonal of each ``M_i / rho``."""
     _, y, free, bound = curved
-    for r in range(free.shape[0]):
-        number = 0
-        for m in range(free.shape[1]):
-            number += free[r, m]
-        for m in range(free.shape[1]):
-            out[r, m] = 0.0
-            if free[r, m]:
-                out[r, m] = (1.0 - 1.0 / number if bound[r] else 1.0) / rho
-        if not bound[r]:
-            out[r, y[r]] = number / rho
+    number = free.sum(axis=1)
+    of_free = np.where(bound, 1.0 - 1.0 / np.maximum(number, 1), 1.0) / rho
+    out: Array = free * of_free[:, None]
+    out[~bound, y[~bound]] = number[~bound] / rho
+    return out
 
 
 @jit

@@ -80,8 +80,9 @@ class MulticlassSlacks(MemorySlacks):
 
     def aim(self, p: Array, rho: float, t: float) -> Array:
         def look(part: slice, scores: Array, totals: Array) -> None:
+            self.along[part] = self.change(part, scores)
             v = np.empty(self.n_classes)
-            totals += kernel.aim_multiclass(self._rows(part), scores, self.joint, rho, t, v)
+            totals += kernel.slope_multiclass(self._rows(part), self.joint, rho, t, v)
 
         return self.passes.scan(self.members, p, look, 2)
 
@@ -152,8 +153,7 @@ class MulticlassSlacks(MemorySlacks):
         For a preconditioner, a sample of many rows and float32 are enough.
         """
         curved, d = self.curved_rows(), self.passes.n_weights
-        diagonal = np.empty(curved.free.shape)
-        kernel.curvature_diagonal(curved, rho, diagonal)
+        diagonal = kernel.curvature_diagonal(curved, rho)
         if self.factors is None:
             self.factors = np.empty((self.n_classes, d, d), np.float32)
         factors = self.factors
