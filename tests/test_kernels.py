@@ -594,10 +594,9 @@ def test_signs_and_support_of_a_class_are_those_of_numpy():
     np.testing.assert_array_equal(y, np.where(codes == 1, 1.0, -1.0))
     X = rng.normal(size=(N_ROWS, 4))
     expected = np.append(X[members].T @ (alpha * y)[members], 1.5 * (alpha * y)[members].sum())
-    for first, before in ((True, 0.0), (False, 2.0)):
-        w = np.full(5, 2.0)
-        add_weights(as_rows(X, 1.5), members, alpha, y, first, w)
-        np.testing.assert_allclose(w, before + expected, rtol=1e-12)
+    w = np.full(5, 2.0)
+    add_weights(as_rows(X, 1.5), members, alpha, y, w)
+    np.testing.assert_allclose(w, 2.0 + expected, rtol=1e-12)
     n = count_support(alpha)
     assert n == np.count_nonzero(alpha)
     rows, values = np.empty(n, np.int64), np.empty(n)

@@ -113,11 +113,8 @@ def total(values: Array) -> float:
 
 
 @jit
-def add_weights(rows: Rows, members: Array, alpha: Array, y: Array, first: bool, w: Array) -> None:
-    """Add ``sum_i y_i a_i x_i`` over the members to w, or to 0 if they are the first."""
-    if first:
-        for j in range(w.shape[0]):
-            w[j] = 0.0
+def add_weights(rows: Rows, members: Array, alpha: Array, y: Array, w: Array) -> None:
+    """Add ``sum_i y_i a_i x_i`` over the members to w."""
     for t in range(members.shape[0]):
         i = members[t]
         if alpha[i] != 0.0:

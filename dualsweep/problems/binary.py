@@ -10,13 +10,7 @@ import numpy as np
 
 from .._typing import Array, DualPoint
 from ..kernels.binary import BinaryData, add_weights, sweep
-from ..kernels.certificate import (
-    N_TOTALS,
-    certify_rows,
-    settle_rows,
-    squared_length,
-    sum_losses,
-)
+from ..kernels.certificate import N_TOTALS, certify_rows, settle_rows, sum_losses
 from ..kernels.scaling import rescale
 from ..losses import Loss, loss_at, of_numpy
 from ..rows.compensated import compensated_rows, intercept_size, scales_exactly
@@ -56,8 +50,14 @@ class BinaryProblem(MemoryProblem):
         """What is a large slack: 1 for classes, else the mean size of the targets."""
         if np.ndim(self.target) == 0:
             return abs(float(self.target)) or 1.0
-        sizes = np.abs(self.slack_at_zero())
+        target = self.slack_at_zero()
+        sizes = np.abs(target - self.centre(target))
         return float(sizes.mean()) if sizes.any() else 1.0
+
+    @staticmethod
+    def centre(target: Array) -> float:
+        """Return the target from which `scale` measures the others."""
+        return 0.0
 
     def zero_alpha(self) -> Array:
         return np.zeros(self.n_rows)
@@ -68,7 +68,7 @@ class BinaryProblem(MemoryProblem):
         return target[members] if target.ndim else np.full(len(members), target)
 
     def duals_of(self, alpha: DualPoint, members: Array) -> Array:
-        """Return the dual variables of the rows `members`."""
+        """Return a copy of the dual variables of the rows `members`."""
         return alpha.copy() if len(members) == len(alpha) else alpha[members]
 
     def alpha_of(self, members: Array, values: Array) -> Array:
@@ -107,24 +107,20 @@ class BinaryProblem(MemoryProblem):
         return float(np.abs(alpha) @ np.sqrt(self.sqnorm))
 
     def fill_weights(self, alpha: DualPoint, w: Array, *, compensated: bool = False) -> None:
-        members = self.candidates
-        if compensated:
+        passes, members = self.passes, self.candidates
 
-            def coef(part: slice) -> Array:
-                i = members[part]
-                return (alpha[i] * self.y[i])[:, None]
-
-            w[:] = 0.0
-            self.passes.add_compensated(members, coef, w)
-            return
+        def coef(part: slice) -> Array:
+            i = members[part]
+            return (alpha[i] * self.y[i])[:, None]
 
         def add(part: slice, w: Array) -> None:
-            add_weights(self.passes.rows, members[part], alpha, self.y, part.start == 0, w)
+            add_weights(passes.rows, members[part], alpha, self.y, w)
 
-        self.passes.add_parts(add, self.passes.parts_to_add(len(members), w.size), w)
-
-    def size(self, w: Array) -> float:
-        return float(squared_length(w))
+        w[:] = 0.0
+        if compensated:
+            passes.add_compensated(members, coef, w)
+        else:
+            passes.add_parts(add, passes.parts_to_add(len(members), w.size), w)
 
     def totals(
         self, alpha: DualPoint, w: Array, length: float, slack: Array, *, compensated: bool = False
@@ -136,16 +132,7 @@ class BinaryProblem(MemoryProblem):
         data = self.data._replace(rows=compensated_rows(rows, w)) if compensated else self.data
 
         def certify(part: slice, totals: Array) -> None:
-            certify_rows(
-                data=data,
-                members=members[part],
-                w=w,
-                alpha=alpha,
-                length=length,
-                level=level,
-                slack=slack[part],
-                totals=totals,
-            )
+            certify_rows(data, members[part], w, alpha, length, level, slack[part], totals)
 
         totals = np.zeros(N_TOTALS)
         passes.add_parts(certify, passes.parts(len(members)), totals)
@@ -183,16 +170,8 @@ class BinaryProblem(MemoryProblem):
         """
         assert result.slack is not None
         alpha, w = np.empty_like(result.alpha), np.empty_like(result.w)
-        primal, dual = rescale(
-            data=self.data,
-            members=self.candidates,
-            before=result.alpha,
-            w_before=result.w,
-            seen=seen,
-            slack=result.slack,
-            alpha=alpha,
-            w=w,
-        )
+        before = self.data, self.candidates, result.alpha, result.w
+        primal, dual = rescale(*before, seen, result.slack, alpha, w)
         if isnan(primal) or not self.loss.quadratic:  # rows have come or gone
             return alpha, None
         return alpha, Known(w, primal, max(primal - dual, 0.0))

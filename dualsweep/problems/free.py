@@ -30,27 +30,18 @@ class FreeProblem(BinaryProblem):
 
     @property
     def ridge(self) -> Array:
-        """The penalty on the square of each weight: 0 for the intercept."""
         ridge = np.ones((self.passes.n_weights, 1))
         ridge[-1] = 0.0
         return ridge
 
     def gap_of_gradient(self, gradient: Array) -> float:
-        """Return the gap of an inner problem of Newton's method with this gradient.
-
-        The last derivative is ``sum_i y_i b_i``, which should be 0, times the bias.
-        """
+        # The last derivative is ``sum_i y_i b_i``, which should be 0, times the bias.
         features, unbalanced = gradient[:-1], abs(float(gradient[-1])) / self.passes.rows.bias
         return 0.5 * float(features @ features) + unbalanced * self.scale
 
-    @property
-    def scale(self) -> float:
-        """A large slack: 1 for classes, else the mean distance of targets from their median."""
-        if np.ndim(self.target) == 0:
-            return super().scale
-        target = self.slack_at_zero()
-        sizes = np.abs(target - np.median(target))
-        return float(sizes.mean()) if sizes.any() else 1.0
+    @staticmethod
+    def centre(target: Array) -> float:
+        return float(np.median(target))
 
     def size(self, w: Array) -> float:
         return float(squared_length(w[:-1]))
@@ -79,13 +70,8 @@ class FreeProblem(BinaryProblem):
         self.balance(alpha)
         super().fill_weights(alpha, w, compensated=compensated)
         w[-1] = 0.0
-        b = best_intercept(
-            scores=self.passes.responses(members, w),
-            y=self.y[members],
-            target=self.slack_at_zero(),
-            cost=self.cost[members],
-            loss=self.loss,
-        )
+        scores, target = self.passes.responses(members, w), self.slack_at_zero()
+        b = best_intercept(scores, self.y[members], target, self.cost[members], self.loss)
         w[-1] = b / self.passes.rows.bias
 
     def totals(
@@ -116,7 +102,6 @@ class FreeProblem(BinaryProblem):
         return 1.0  # other weights have another intercept
 
     def rescaled(self, result: Result, seen: Array) -> tuple[DualPoint, Known | None]:
-        """Return the best feasible multiple of a solution for other costs."""
         w = result.w.copy()
         w[-1] = 0.0
         alpha, _ = super().rescaled(replace(result, w=w), seen)

@@ -8,6 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from .._typing import Array
+from ..kernels.certificate import squared_length
 from ..rows.passes import Passes
 from .run import Problem
 
@@ -52,6 +53,9 @@ class MemoryProblem(Problem):
     def gap_of_gradient(self, gradient: Array) -> float:
         """Return the gap of an inner problem of Newton's method with this gradient."""
         return 0.5 * float(gradient @ gradient)
+
+    def size(self, w: Array) -> float:
+        return float(squared_length(w.ravel("K")))
 
     def check_rows(self) -> None:
         self.passes.check_finite()

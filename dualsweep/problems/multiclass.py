@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from .._typing import Array, DualPoint
-from ..kernels.certificate import N_TOTALS, squared_length
+from ..kernels.certificate import N_TOTALS
 from ..kernels.duals import Duals, SlottedDuals
 from ..kernels.multiclass import (
     MulticlassData,
@@ -26,7 +26,10 @@ ROUNDED_SUM = 1.0 + 1e-12  # the most that the dual variables of a row may add u
 
 @dataclass(frozen=True)
 class MulticlassProblem(MemoryProblem):
-    """A Crammer-Singer or Weston-Watkins problem; see `dualsweep.kernels.multiclass`."""
+    """A Crammer-Singer or Weston-Watkins problem; see `dualsweep.kernels.multiclass`.
+
+    `BinaryProblem` documents the methods that it has too.
+    """
 
     joint: bool  # Crammer-Singer; else Weston-Watkins
     n_classes: int
@@ -36,12 +39,10 @@ class MulticlassProblem(MemoryProblem):
 
     @cached_property
     def data(self) -> MulticlassData:
-        """What kernels are given."""
         return MulticlassData(self.passes.rows, self.sqnorm, self.y, self.cost, self.joint)
 
     @property
     def weights_shape(self) -> tuple[int, ...]:
-        """Shape of W: features and bias, classes."""
         return (self.passes.n_weights, self.n_classes)
 
     @property
@@ -76,14 +77,12 @@ class MulticlassProblem(MemoryProblem):
         return rows, classes, alpha[rows, classes]
 
     def duals_of(self, alpha: DualPoint, members: Array) -> Array:
-        """Return the dual variables of the rows `members`, one column per class."""
         rows, classes, values = self.nonzero(alpha)
         dense = np.zeros((self.n_rows, self.n_classes))
         dense[rows, classes] = values
         return dense[members]
 
     def alpha_of(self, members: Array, values: Array) -> DualPoint:
-        """Return dual variables with the given values for the rows `members`, the rest 0."""
         rows, classes = np.nonzero(values)
         return self.alpha_from(members[rows], classes, values[rows, classes])
 
@@ -97,30 +96,18 @@ class MulticlassProblem(MemoryProblem):
         gains: Array,
         shares: Array,
     ) -> tuple[float, float]:
-        """Visit the rows of `order`; see `dualsweep.kernels.multiclass.sweep_multiclass`."""
-        scratch, classes = np.empty((6, self.n_classes)), np.empty(self.n_classes, np.int64)
-        gain, start = 0.0, 0
+        scratch = np.empty((6, self.n_classes)), np.empty(self.n_classes, np.int64)
+        gain = 0.0
         while True:
-            part, seen, done = sweep_multiclass(
-                data=self.data,
-                shrunk=shrunk,
-                order=order[start:],
-                beta=_arrays(alpha),
-                W=w,
-                grads=grads[start:],
-                gains=gains[start:],
-                shares=shares,
-                scratch=scratch,
-                classes=classes,
-            )
+            visits = order, _arrays(alpha), w, grads, gains, shares
+            part, seen, done = sweep_multiclass(self.data, shrunk, *visits, *scratch)
             gain += part
-            start += done
-            if start == len(order):
+            if done == len(order):
                 return gain, seen
+            order, grads, gains = order[done:], grads[done:], gains[done:]
             alpha.widen()
 
     def is_feasible(self, alpha: DualPoint) -> bool:
-        """Return whether dual variables are within their bounds, sums within rounding."""
         rows, classes, values = self.nonzero(alpha)
         if (values < 0.0).any() or (classes == self.y[rows]).any():
             return False
@@ -130,7 +117,6 @@ class MulticlassProblem(MemoryProblem):
         return bool((sums <= ROUNDED_SUM * self.cost).all())
 
     def summed(self, alpha: DualPoint) -> float:
-        """Return the sum of the lengths of what weights are summed from, or more."""
         rows, _, values = self.nonzero(alpha)
         sums = np.bincount(rows, values, minlength=self.n_rows)
         return float(np.sqrt(2.0) * sums @ np.sqrt(self.sqnorm))
@@ -147,9 +133,6 @@ class MulticlassProblem(MemoryProblem):
         add = self.passes.add_compensated if compensated else self.passes.add_weighted
         add(members, coef, w)
 
-    def size(self, w: Array) -> float:
-        return float(squared_length(w.ravel("K")))
-
     def totals(
         self, alpha: DualPoint, w: Array, length: float, slack: Array, *, compensated: bool = False
     ) -> Array:
@@ -158,32 +141,20 @@ class MulticlassProblem(MemoryProblem):
         if compensated:
             data = data._replace(rows=compensated_rows(rows, w))
 
-        def look(chunk: slice, scores: Array, totals: Array) -> None:
-            certify_rows_multiclass(
-                data=data,
-                scores=scores,
-                members=members[chunk],
-                beta=beta,
-                length=length,
-                level=level,
-                firm=slack[chunk],
-                totals=totals,
-                b=np.empty(self.n_classes),
-            )
+        def certify(chunk: slice, scores: Array, totals: Array) -> None:
+            firm, b = slack[chunk], np.empty(self.n_classes)
+            point = beta, length, level
+            certify_rows_multiclass(data, scores, members[chunk], *point, firm, totals, b)
 
-        return self.passes.scan(members, w, look, N_TOTALS, data.rows)
+        return self.passes.scan(members, w, certify, N_TOTALS, data.rows)
 
     def settled(self, alpha: DualPoint, slack: Array, radius: float) -> Array:
-        """Return which of the candidates have the dual variables of the optimum.
-
-        W is at most `radius` from it, a difference of two scores ``sqrt(2) radius |x_i|``.
-        """
+        # A difference of two scores is at most ``sqrt(2) radius |x_i|`` from that of the optimum.
         with np.errstate(invalid="ignore"):  # without a certificate the radius is infinite
             return slack > np.sqrt(2.0) * radius * np.sqrt(self.sqnorm[self.candidates])
 
     @np.errstate(over="ignore", invalid="ignore")
     def rescaled(self, result: Result, seen: Array) -> tuple[DualPoint, Known | None]:
-        """Return the best feasible multiple of a solution for other costs."""
         rows, classes, values = self.nonzero(result.alpha)
         cost, size = self.cost[rows], float(np.vdot(result.w, result.w))
         used = np.bincount(rows, values)[rows] if self.joint else values
