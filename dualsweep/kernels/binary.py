@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._jit import generic, implements, jit, prefetch
+from .._jit import jit, jit_inline, prefetch
 from .._typing import Array
 from ..losses.protocol import Loss, dual_step, gap_share
 from ..rows.functions import row_axpy, row_dot, row_prefetch, row_prefetch_head
@@ -26,23 +26,16 @@ class BinaryData(NamedTuple):
     rows: AnyRows
     sqnorm: Array  # squared norms, the bias included
     y: Array  # -1.0 or +1.0
-    target: float | Array  # of the margin, for all rows or for each
+    target: Array  # of the margin, for each row; without dimensions, for all
     cost: Array
     loss: Loss
 
 
-@generic
-def target_of(target: float | Array, i: int) -> float:
-    """Return the target of row i, from a number for all rows or an array."""
-
-
-@implements(target_of, float)
-def _common_target(target: float, i: int) -> float:
-    return target
-
-
-@implements(target_of, np.ndarray)
-def _own_target(target: Array, i: int) -> float:
+@jit_inline
+def target_of(target: Array, i: int) -> float:
+    """Return the target of row i; without dimensions, `target` is that of all rows."""
+    if target.ndim == 0:  # known when it is compiled
+        return target.item()
     return target[i]
 
 

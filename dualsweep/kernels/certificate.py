@@ -90,12 +90,14 @@ def certify_rows(
         seen += share
         shares += most
         lengths += abs(a) * norm
-    totals[LOSSES] += losses + low
-    totals[SPREAD] += spread
-    totals[SHARES] += shares
-    totals[SEEN] += seen
-    totals[LENGTHS] += lengths
-    totals[CALLS] += 1.0
+    add_totals((losses + low, spread, shares, seen, lengths, 0.0, 1.0), totals)
+
+
+@jit_inline
+def add_totals(found: tuple[float, ...], totals: Array) -> None:
+    """Add what a call found to the totals, in their order."""
+    for place in range(N_TOTALS):
+        totals[place] += found[place]
 
 
 @jit

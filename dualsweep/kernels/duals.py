@@ -51,7 +51,8 @@ class SlottedDuals:
 
     def __init__(self, n_rows: int, n_classes: int) -> None:
         self.n_classes = n_classes
-        self.slots = _slots(n_rows, min(FIRST_SLOTS, n_classes))
+        shape = (n_rows, min(FIRST_SLOTS, n_classes))
+        self.slots = Slots(np.zeros(shape, np.int32), np.zeros(shape), np.zeros(n_rows, np.int32))
 
     def __copy__(self) -> SlottedDuals:
         twin = SlottedDuals(0, self.n_classes)
@@ -64,12 +65,10 @@ class SlottedDuals:
 
     def widen(self) -> None:
         """Double the slots of every row."""
-        old = self.slots
-        n_rows, width = old.values.shape
-        self.slots = _slots(n_rows, min(2 * width, self.n_classes))
-        self.slots.classes[:, :width] = old.classes
-        self.slots.values[:, :width] = old.values
-        self.slots.counts[:] = old.counts
+        classes, values, counts = self.slots
+        width = values.shape[1]
+        more = (0, 0), (0, min(2 * width, self.n_classes) - width)
+        self.slots = Slots(np.pad(classes, more), np.pad(values, more), counts)
 
     def fill(self, rows: Array, classes: Array, values: Array) -> None:
         """Set the given values, each row and class at most once, in rows that are all empty."""
@@ -91,11 +90,6 @@ class SlottedDuals:
         return rows, classes[used], values[used]
 
 
-def _slots(n_rows: int, width: int) -> Slots:
-    shape = (n_rows, width)
-    return Slots(np.zeros(shape, np.int32), np.zeros(shape), np.zeros(n_rows, np.int32))
-
-
 @generic
 def load_duals(beta: Duals, i: int, out: Array) -> None:
     """Fill `out` with the dual variables of row i, one per class."""
@@ -109,8 +103,7 @@ def _load_dense(beta: Array, i: int, out: Array) -> None:
 
 @implements(load_duals, Slots)
 def _load_slots(beta: Slots, i: int, out: Array) -> None:
-    for m in range(out.shape[0]):
-        out[m] = 0.0
+    out[:] = 0.0
     for s in range(beta.counts[i]):
         out[beta.classes[i, s]] = beta.values[i, s]
 

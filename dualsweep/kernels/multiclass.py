@@ -25,7 +25,7 @@ from ..rows.layouts import AnyRows
 from ..rows.many_classes import row_add_few, row_scores, row_scores_few
 from .binary import HEAD_AHEAD, ROW_AHEAD, TINY, total
 from .block_steps import block_step
-from .certificate import CALLS, DRIFT, LENGTHS, LOSSES, SEEN, SHARES, SPREAD, row_norm
+from .certificate import add_totals, row_norm
 from .duals import (
     Duals,
     Picked,
@@ -294,10 +294,4 @@ def certify_rows_multiclass(
         # A row adds total * x to one class, and parts of that to others.
         lengths += SQRT_2 * total * norm
         drift += SQRT_2 * (excess + sums * total) * norm
-    totals[LOSSES] += losses + low
-    totals[SPREAD] += spread
-    totals[SHARES] += shares
-    totals[SEEN] += seen
-    totals[LENGTHS] += lengths
-    totals[DRIFT] += drift
-    totals[CALLS] += 1.0
+    add_totals((losses + low, spread, shares, seen, lengths, drift, 1.0), totals)

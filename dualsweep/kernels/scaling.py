@@ -10,25 +10,16 @@ from ..losses.protocol import conjugate_parts, dual_bounds, row_loss
 from .binary import BinaryData, target_of
 from .certificate import squared_length
 
-# A dual variable is at its bound, but for rounding, from this part of it on.
+# Dual variables within rounding of a bound, from this part of it on, are set to it: visits leave
+# those alone.
 AT_BOUND = 1.0 - 4 * float(np.finfo(np.float64).eps)
 
 
 @jit_inline
-def multiple_within(total: float, curvature: float, room: float) -> float:
+def best_multiple(total: float, curvature: float, room: float) -> float:
     """Return the s in [0, room] that maximises ``s total - s^2/2 curvature``; 0 if undefined."""
     s = max(total / curvature, 0.0) if curvature > 0.0 else 0.0
     return min(s if np.isfinite(s) else 0.0, room)
-
-
-def best_multiple(total: float, curvature: float, room: Array) -> float:
-    """Return `multiple_within` the least room, at which a dual variable reaches its bound."""
-    return float(multiple_within(total, curvature, float(np.min(room, initial=np.inf))))
-
-
-def snapped(values: Array, upper: Array) -> Array:
-    """Set values within rounding of their upper bound to it: visits leave those alone."""
-    return np.where(values >= AT_BOUND * upper, upper, values)
 
 
 @jit
@@ -45,8 +36,7 @@ def rescale(
     """Fill in the multiple ``alpha = s * before`` with the largest dual objective, and its w.
 
     With targets t and the sums p and q of `conjugate_parts`, the objective of s * alpha is
-    ``s (t.alpha - p) - s^2/2 (|w|^2 + q)``, and slacks become ``t - s (t - slack)``. Values within
-    rounding of a bound are set to it.
+    ``s (t.alpha - p) - s^2/2 (|w|^2 + q)``, and slacks become ``t - s (t - slack)``.
 
     `w_before` are the weights of `before`, and `slack` the slacks of the rows `seen`. Returns the
     primal and the dual objective; NaN as the primal if the rows seen are not the members.
@@ -63,7 +53,7 @@ def rescale(
             square += quadratic
             room = min(room, (upper if a > 0.0 else lower) / a)
     size = squared_length(w_before)
-    s = multiple_within(total, size + square, room)
+    s = best_multiple(total, size + square, room)
 
     alpha[:] = 0.0
     known = seen.shape[0] == members.shape[0]

@@ -10,9 +10,9 @@ from functools import lru_cache
 from math import inf
 
 from .box import Box
-from .protocol import Loss, of_numpy, row_loss
+from .protocol import Loss, row_loss
 
-__all__ = ["LOSSES", "REGRESSION_LOSSES", "Box", "Loss", "loss_at", "loss_named", "of_numpy"]
+__all__ = ["LOSSES", "REGRESSION_LOSSES", "Box", "Loss", "loss_at", "loss_named"]
 
 LOSSES: dict[str, Loss] = {
     "hinge": Box(lower=0.0, upper=1.0, diag=0.0),  # max(0, 1 - z)

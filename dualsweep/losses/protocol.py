@@ -18,9 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from math import inf
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Protocol
 
 from .._jit import generic
 from .._typing import DeviceArray, DeviceDType, Namespace
@@ -156,8 +154,8 @@ class ArrayLoss(Protocol):
     def clipped(self, cost: DeviceArray, b: DeviceArray) -> DeviceArray:
         """Return the nearest dual variables within their bounds."""
         lower, upper = self.bounds(cost)
-        b = b if _is_number(lower) else self.xp.maximum(b, lower)
-        return b if _is_number(upper) else self.xp.minimum(b, upper)
+        b = b if isinstance(lower, float) else self.xp.maximum(b, lower)
+        return b if isinstance(upper, float) else self.xp.minimum(b, upper)
 
     def rounded(self, cost: DeviceArray, b: DeviceArray, dtype: DeviceDType) -> DeviceArray:
         """Return dual variables in a lower precision; those within their bounds stay within."""
@@ -165,24 +163,23 @@ class ArrayLoss(Protocol):
         if dtype == b.dtype:
             return rounded
         lower, upper = self.bounds(cost)
-        if not _is_number(lower):
+        if not isinstance(lower, float):
             rounded = xp.maximum(rounded, -rounded_down(xp, -lower, dtype))
-        return rounded if _is_number(upper) else xp.minimum(rounded, rounded_down(xp, upper, dtype))
+        return (
+            rounded
+            if isinstance(upper, float)
+            else xp.minimum(rounded, rounded_down(xp, upper, dtype))
+        )
 
     def room(self, cost: DeviceArray, b: DeviceArray) -> DeviceArray:
         """Return the largest number by which each dual variable may be multiplied."""
         xp = self.xp
         room = xp.full_like(b, inf)
         for bound in self.bounds(cost):
-            if not _is_number(bound):
+            if not isinstance(bound, float):
                 towards = b * bound > 0  # at a bound of 0 there are only zeros
                 room = xp.where(towards, bound / xp.where(towards, b, xp.ones_like(b)), room)
         return room
-
-
-def of_numpy(loss: Loss) -> ArrayLoss:
-    """Return a loss on arrays of NumPy."""
-    return loss.on_arrays(np)
 
 
 def rounded_down(xp: Namespace, values: DeviceArray, dtype: DeviceDType) -> DeviceArray:
@@ -190,7 +187,3 @@ def rounded_down(xp: Namespace, values: DeviceArray, dtype: DeviceDType) -> Devi
     rounded = xp.astype(values, dtype)
     below = rounded * (1 - float(xp.finfo(dtype).eps))
     return xp.where(xp.astype(rounded, values.dtype) > values, below, rounded)
-
-
-def _is_number(bound: Any) -> bool:
-    return isinstance(bound, float)

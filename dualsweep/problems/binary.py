@@ -12,7 +12,7 @@ from .._typing import Array, DualPoint
 from ..kernels.binary import BinaryData, add_weights, sweep
 from ..kernels.certificate import N_TOTALS, certify_rows, settle_rows, sum_losses
 from ..kernels.scaling import rescale
-from ..losses import Loss, loss_at, of_numpy
+from ..losses import Loss, loss_at
 from ..rows.compensated import compensated_rows, intercept_size, scales_exactly
 from .memory import MemoryProblem
 from .result import Known, Result
@@ -31,7 +31,8 @@ class BinaryProblem(MemoryProblem):
     @cached_property
     def data(self) -> BinaryData:
         """What kernels are given."""
-        return BinaryData(self.passes.rows, self.sqnorm, self.y, self.target, self.cost, self.loss)
+        target = np.asarray(self.target)
+        return BinaryData(self.passes.rows, self.sqnorm, self.y, target, self.cost, self.loss)
 
     @property
     def smooth(self) -> bool:
@@ -98,7 +99,7 @@ class BinaryProblem(MemoryProblem):
     def is_feasible(self, alpha: DualPoint) -> bool:
         """Return whether dual variables are within their bounds, and 0 without a cost."""
         used = self.cost > 0
-        lower, upper = of_numpy(self.loss).bounds(self.cost[used])
+        lower, upper = self.loss.on_arrays(np).bounds(self.cost[used])
         inside = (lower <= alpha[used]) & (alpha[used] <= upper)
         return bool(inside.all()) and not alpha[~used].any()
 
@@ -151,7 +152,7 @@ class BinaryProblem(MemoryProblem):
         # Weights s w have margins s z, and the gap is convex in s.
         members = self.candidates
         a, cost, target = alpha[members], self.cost[members], self.slack_at_zero()
-        linear, square = of_numpy(self.loss).conjugate_parts(cost, a)
+        linear, square = self.loss.on_arrays(np).conjugate_parts(cost, a)
         total, curvature = float(target @ a - linear.sum()), float(w @ w + 0.5 * square.sum())
 
         def gap(s: float) -> float:

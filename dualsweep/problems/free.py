@@ -10,7 +10,6 @@ import numpy as np
 from .._typing import Array, DualPoint
 from ..kernels.certificate import DRIFT, LENGTHS, SHARES, squared_length
 from ..kernels.intercept import best_intercept
-from ..losses import of_numpy
 from ..rows.compensated import intercept_size
 from .binary import BinaryProblem
 from .result import Known, Result
@@ -90,7 +89,7 @@ class FreeProblem(BinaryProblem):
         if total != 0.0:
             side = signed > 0 if total > 0 else signed < 0
             off = abs(total) / float(np.abs(signed[side]).sum())
-            linear, square = of_numpy(self.loss).conjugate_parts(self.cost[members], a)
+            linear, square = self.loss.on_arrays(np).conjugate_parts(self.cost[members], a)
             # At least the error of slacks.
             error = length * np.sqrt(self.sqnorm[members]) + intercept_size(self.passes.rows, w)
             changes = np.abs(a) * (np.abs(slack) + error) + np.abs(linear) + np.abs(square)

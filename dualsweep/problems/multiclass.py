@@ -16,7 +16,7 @@ from ..kernels.multiclass import (
     signed_duals,
     sweep_multiclass,
 )
-from ..kernels.scaling import best_multiple, snapped
+from ..kernels.scaling import AT_BOUND, best_multiple
 from ..rows.compensated import compensated_rows, intercept_size
 from .memory import MemoryProblem
 from .result import Known, Result
@@ -158,8 +158,9 @@ class MulticlassProblem(MemoryProblem):
         rows, classes, values = self.nonzero(result.alpha)
         cost, size = self.cost[rows], float(np.vdot(result.w, result.w))
         used = np.bincount(rows, values)[rows] if self.joint else values
-        s = best_multiple(float(values.sum()), size, cost / used)
-        values = snapped(s * values, cost)
+        room = float(np.min(cost / used, initial=np.inf))
+        values *= best_multiple(float(values.sum()), size, room)
+        values = np.where(values >= AT_BOUND * cost, cost, values)
         if self.joint:  # the sum of a row may exceed its bound by rounding
             values *= np.minimum(cost / np.maximum(np.bincount(rows, values)[rows], cost), 1.0)
         return self.alpha_from(rows, classes, values), None

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from .._typing import Array, ClassWeight, DualPoint, Sparse
 from ..kernels.binary import copy_nonzero, count_support, fill_labels, fill_support
 from ..kernels.certificate import OF_OBJECTIVE, sum_losses
-from ..losses import LOSSES, REGRESSION_LOSSES, Loss, loss_at, loss_named, of_numpy
+from ..losses import LOSSES, REGRESSION_LOSSES, Loss, loss_at, loss_named
 from ..problems.binary import BinaryProblem
 from ..problems.free import FreeProblem
 from ..problems.labels import class_codes, row_costs
@@ -340,7 +340,7 @@ def formulation_of(
 def clipped(alpha: Array, cost: Array, loss: Loss) -> Array:
     """Return the feasible dual variables of a binary problem that are nearest."""
     used, feasible = np.flatnonzero(cost > 0), np.zeros(len(cost))
-    lower, upper = of_numpy(loss).bounds(cost[used])
+    lower, upper = loss.on_arrays(np).bounds(cost[used])
     feasible[used] = np.clip(alpha[used], lower, upper)
     return feasible
 

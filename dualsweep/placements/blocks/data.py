@@ -216,7 +216,7 @@ class BlockProblems(SeparateProblems):
         size = float(np.vdot(result.w, result.w))
         q = 0.0 if bounded else max(2.0 * result.primal - size, 0.0)
         total, curvature = result.dual + 0.5 * (size + q), size + q / ratio
-        scale = best_multiple(total, curvature, np.array([ratio if bounded else np.inf]))
+        scale = best_multiple(total, curvature, ratio if bounded else np.inf)
         return self.start(p, scale * before.dual_coef)
 
     def finished(self, p: int, result: Result) -> Result:
