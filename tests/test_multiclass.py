@@ -255,7 +255,7 @@ def test_certificate_totals_add_up_over_chunks_of_rows(tuned, formulation, chunk
     rows = np.arange(18)
     beta = random_duals(oracle, np.random.default_rng(4))
     W, firm = oracle.weights(beta), np.full(18, np.nan)
-    totals = problem.totals(problem.alpha_of(rows, beta), W, 1.0, firm)
+    totals = problem.totals(problem.alpha_of(beta), W, 1.0, firm)
     losses = oracle.cost @ oracle.losses(oracle.violations(W))
     shares = sum(oracle.share(i, beta, W) for i in rows)
     lengths = np.sqrt(2) * beta.sum(axis=1) @ np.sqrt((oracle.Z**2).sum(axis=1))
@@ -633,7 +633,7 @@ def test_newton_passes(formulation, layout, rho):
     assert slope == pytest.approx((inner(W + eps * P)[0] - value) / eps, rel=1e-4)
 
     q, scratch = np.full((18, k), np.nan), np.full(k, np.nan)
-    slacks = slacks_of(problem, W, problem.alpha_of(members, anchor), lambda: False)
+    slacks = slacks_of(problem, W, problem.alpha_of(anchor), lambda: False)
     slacks.measure(rho, 0.0, False)
     aimed = slacks.aim(P, rho, 0.3)
     np.testing.assert_array_equal(aimed, slacks.slope(rho, 0.3))

@@ -60,9 +60,8 @@ def sweep(
 
     Updates `alpha` and `w` in place. Per visit, ``grads[t]`` becomes the gradient seen (see
     `dual_step`) and ``gains[t] >= 0`` the decrease of f, 0 if and only if a_i stayed. Per row,
-    ``shares[i]`` becomes its share of the duality gap before the visit: the sum over all rows is an
-    estimate of the gap that costs nothing, but is stale. Returns the sum of the gains, and that of
-    the shares.
+    ``shares[i]`` becomes its share of the duality gap before the visit. Returns the sum of the
+    gains, and that of all shares: an estimate of the gap that costs nothing, but is stale.
     """
     rows, sqnorm, y, cost, loss = data.rows, data.sqnorm, data.y, data.cost, data.loss
     n = order.shape[0]

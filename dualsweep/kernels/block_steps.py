@@ -7,7 +7,7 @@ A block step maximises
 over the row's feasible b, t being its violations (see `dualsweep.kernels.multiclass`; Keerthi et
 al. 2008, eqs. 10 and 21, without the equality constraint; Wang and Scott 2021, Proposition 3.5).
 The solution subtracts a level from all entries of v, then clips them. Level functions look at the
-first k entries of `v`, need as many in `scratch`, and take O(k log k).
+first k entries of `v`, and need as many in `scratch`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ def block_step(
 ) -> float:
     """Fill `new` with the optimal dual variables of k of a row's classes, all others being fixed.
 
-    The step is that of Crammer-Singer where `beta` has slots, else that of Weston-Watkins: a sweep
-    is compiled with one of them, which takes half as long as with both.
-
+    The storage of `beta` tells the formulation: compiling one step takes half as long as both.
     Returns the level of t at which a dual variable would move: the others stay if they are 0 with t
     below it or, with Weston-Watkins, `upper` with t above it.
     """
@@ -145,13 +143,9 @@ def weston_watkins_level(v: Array, k: int, upper: float, guess: float, scratch: 
 
         min_b  1/2 (|b|^2 + (sum b)^2) - v.b,    0 <= b <= upper.
 
-    The optimum has ``gamma = sum b`` (Wang and Scott 2021, Algorithm 2: Walrus). As gamma falls
-    from the largest v, entries leave 0 where gamma = v_i and reach `upper` where gamma = v_i -
-    upper; between two such events the equation is linear. Entries that are not positive stay at 0.
-
-    Most rows hardly move between visits. So try Newton steps from the old gamma, `guess`, first:
-    the entries at a bound there give a linear equation, and its solution is the answer if the same
-    entries are at a bound. That needs no sorting.
+    The optimum has ``gamma = sum b``. Most rows hardly move between visits, so try Newton steps
+    from the old gamma, `guess`, first: the entries at a bound there give a linear equation, and its
+    solution is the answer if the same entries are at a bound. That needs no sorting.
     """
     gamma, between, full = guess, -1, -1
     for _ in range(GUESSES_WESTON_WATKINS):
@@ -178,9 +172,11 @@ def _between(v: Array, k: int, gamma: float, upper: float) -> tuple[float, int, 
 
 @jit
 def _weston_watkins_walk(v: Array, k: int, upper: float, scratch: Array) -> float:
-    """Return gamma by the walk over all events, from the largest down; these are at most 2 n.
+    """Return gamma by a walk from the largest v down (Wang and Scott 2021, Algorithm 2: Walrus).
 
-    Entries above ``(k + 1) upper`` are lowered to that, as rows of tiny norm have infinite ones:
+    As gamma falls, entries leave 0 where gamma = v_i and reach `upper` where gamma = v_i - upper;
+    between two of these at most 2 n events the equation is linear. Entries that are not positive
+    stay at 0. Rows of tiny norm have infinite entries, which are lowered to ``(k + 1) upper``:
     gamma is at most k upper and leaves them at `upper`.
     """
     n = np.int64(0)  # a literal 0 would have the sort compiled twice

@@ -119,8 +119,8 @@ def certified(
 ) -> Certified:
     """Return what the totals of n rows prove; `size` is the squared length of penalised weights.
 
-    `distance` is that of w from the weights of alpha as they were summed. If these sums are
-    `compensated`, they are rounded once per call, not once per row.
+    `distance` is that of w from the weights of alpha as they were summed. `compensated` sums are
+    rounded once per call, not once per row.
     """
     losses, spread, shares, seen, lengths, drift, calls = totals.tolist()
     primal = 0.5 * size + losses
@@ -146,10 +146,7 @@ def relative(gap: float, primal: float) -> float:
 
 @jit
 def squared_length(w: Array) -> float:
-    """Return ``w.w`` for w in one dimension, rounded up by at most 6 EPS + (n EPS)^2.
-
-    It is 0 only if all of w is.
-    """
+    """Return ``w.w``, rounded up by at most 6 EPS + (n EPS)^2; it is 0 only if all of w is."""
     total, low = 0.0, 0.0
     d = w.shape[0]
     whole = d - d % 8

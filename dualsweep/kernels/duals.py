@@ -1,8 +1,8 @@
 """Dual variables of many classes: a dense matrix, or only the nonzero ones of each row.
 
 A Crammer-Singer row has nonzero dual variables for the few classes it is confused with (Keerthi et
-al. 2008, section 2): these are kept in `Slots`. With Weston-Watkins many are at their upper bound,
-and a dense matrix it is. Kernels read and write rows of either by the functions below.
+al. 2008, section 2): `Slots` keep these. With Weston-Watkins many are at their upper bound, in a
+dense matrix. Kernels read and write rows of either by the functions below.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _prefetch_slots(beta: Slots, i: int) -> None:
 
 @generic
 def store_duals(beta: Duals, i: int, classes: Array, values: Array, n: int) -> bool:
-    """Set n dual variables of row i; return false, having done nothing, if they do not fit.
+    """Set n dual variables of row i; return False, having done nothing, if they do not fit.
 
     With slots, all others become 0.
     """
@@ -199,7 +199,6 @@ def movable_duals(
     2008, section 2), and, if `above` is finite, of the classes with a violation t above it, up to
     `MOST_SLOTS` or twice the nonzero ones. Dense, those are the ones inside their bounds or at a
     bound that t points away from, or, if `above` is finite, all. ``violations[label]`` is 0.
-
     Returns how many, the row's share of the duality gap, the largest t among those left out at 0
     and the smallest among those left out at `upper`.
     """
@@ -283,12 +282,11 @@ def _movable_slots(
     share = upper * max(worst, largest) - product
     left_out = worst
     if worst > largest:
-        m = 0
-        while m < k and violations[m] != worst:
-            m += 1
-        if m < k:  # not so among NaN
-            n = _pick(m, n, violations, picked)
-            left_out = _largest(violations)
+        for m in range(k):
+            if violations[m] == worst:
+                n = _pick(m, n, violations, picked)
+                break
+        left_out = _largest(violations)
     if above < np.inf:
         threshold = max(above, LOWEST)
         limit = max(MOST_SLOTS, 2 * beta.counts[i])

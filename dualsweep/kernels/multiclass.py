@@ -78,9 +78,8 @@ def sweep_multiclass(
     `shrunk` sweep only dual variables inside their bounds move, only their classes are looked at,
     and `shares` stay as they are (Keerthi et al. 2008, section 2.1).
 
-    `scratch` has the shape (6, n_classes), `classes` holds n_classes integers. Returns the sum of
-    the gains, that of the shares, and the number of visits: fewer than asked for if the new dual
-    variables of a row do not fit into `beta`.
+    `scratch` has six numbers per class, `classes` one. Returns the sum of the gains, of
+    all shares, and the number of visits: fewer than asked for if a row does not fit into `beta`.
     """
     rows, sqnorm, y, cost, joint = data
     n = order.shape[0]
@@ -262,8 +261,7 @@ def certify_rows_multiclass(
 
     The scores of two classes are off by ``n EPS (|x_i| (|w_l| + |w_m|) + |b_l| + |b_m|)`` together:
     at most sqrt(2) times the `length` of W without the intercepts, and twice the largest intercept,
-    `level`. The share of a row moves by `error` for each class that counts. `b` is scratch for a
-    number per class.
+    `level`. The share of a row moves by `error` for each class that counts. `b` is scratch.
     """
     rows, sqnorm, y, cost, joint = data
     losses, low, spread, shares, seen = 0.0, 0.0, 0.0, 0.0, 0.0

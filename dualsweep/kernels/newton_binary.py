@@ -133,9 +133,9 @@ def imply_dual(
 ) -> tuple[float, float]:
     """Take a step, ``slack += step along``, then fill in the dual point that slacks imply.
 
-    That is b of ``slack + rho anchor`` (`proximal_dual`), and `scale`, its derivative in the slack.
-    If the inner problem is `settled`, the old b becomes the anchor first. Returns the sum of the
-    losses, and that of their excess over what b proves.
+    That is b (`proximal_dual`), and `scale`, its derivative in the slack. If the inner problem is
+    `settled`, the old b becomes the anchor first. Returns the losses, and their excess over what b
+    proves, summed over the rows.
     """
     losses, excess = 0.0, 0.0
     for t in range(slack.shape[0]):
@@ -169,10 +169,9 @@ def find_changed(
 ) -> tuple[int, int]:
     """Fill in the rows whose weight in the Gram matrix changes, and by how much.
 
-    Returns their number, and that of the rows whose weight is not 0. The weight of a free row is
-    its `scale`, or 1 if all have a `common` one, by which the matrix is multiplied. `weight` is
-    brought up to date. If the `whole` matrix is added up, all weights change from 0. Rows are
-    counted from `first`.
+    The weight of a free row is its `scale`, or 1 if all have a `common` one, by which the matrix is
+    multiplied. Weights change from those in `weight`, or from 0 if the `whole` matrix is added up.
+    Rows are counted from `first`. Returns their number, and that of the rows with a weight.
     """
     n, weighted = 0, 0
     for t in range(scale.shape[0]):

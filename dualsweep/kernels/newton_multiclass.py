@@ -88,8 +88,7 @@ def implied_dual_multiclass(
 ) -> tuple[float, float]:
     """Take a step, ``slack += step along``, then fill in u, b, `free` and `bound`.
 
-    Fills `signed` with the coefficient of each row in the weights of each class. Returns the sum of
-    the losses, and that of their excess over what b proves.
+    Fills `signed` as `signed_duals` does. Returns the sums of losses and of what b fails to prove.
     """
     y, cost, slack, along, anchor, u, b, free, bound = rows
     losses, excess = 0.0, 0.0
@@ -158,8 +157,8 @@ def add_curvature(
 ) -> None:
     """Add ``sum_i x_i (M_i V'x_i)' / rho`` to the weights `out`.
 
-    Looks only at the label's class and at those of free dual variables. `classes` holds n_classes
-    integers, `scratch` has the shape (2, n_classes).
+    Looks only at the label's class and at those of free dual variables. `scratch` has two numbers
+    per class, `classes` one.
     """
     members, y, free, bound = curved
     step, more = scratch[0], scratch[1]

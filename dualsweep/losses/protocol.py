@@ -68,10 +68,9 @@ def conjugate_parts(loss: Loss, cost: float, a: float) -> tuple[float, float]:
 
 @generic
 def gap_share(loss: Loss, cost: float, a: float, slack: float) -> float:
-    """Return a row's share of the gap: its loss minus the lower bound that `a` proves.
+    """Return a row's share of the gap: its loss minus ``a slack - conjugate(a)``, the lower bound.
 
-    That is the maximum over b of ``b slack - conjugate(b)``, minus the same at ``b = a``: never
-    negative, but for rounding.
+    It is negative by rounding only.
     """
 
 
@@ -81,8 +80,8 @@ def certified_share(
 ) -> tuple[float, float, float, float]:
     """Return bounds on the loss and the share of a row whose slack is off by at most `error`.
 
-    These are the loss as computed, a bound on how far off it is, the share as computed (not
-    negative), and a bound on the share. They allow for the rounding of this arithmetic too.
+    Returns the loss as computed and a bound on its error, then the share as computed (not negative)
+    and a bound on the share. Both allow for the rounding of this arithmetic too.
     """
 
 
@@ -119,9 +118,8 @@ def tube(loss: Loss) -> float:
 class ArrayLoss(Protocol):
     """The functions of a row, on arrays of a library with the array API.
 
-    Costs are a column, or one number per row; slacks and dual variables may have a column per
-    problem. Rows of cost 0 are not part of the problem: their bounds are 0, and what is returned
-    for them is finite.
+    Slacks and dual variables may have a column per problem; then costs are a column. Rows of cost 0
+    are not part of the problem: their bounds are 0, and what is returned for them is finite.
     """
 
     xp: Namespace

@@ -72,7 +72,7 @@ class MemorySlacks(Slacks):
         self.members: Array = problem.candidates
         whole = len(self.members) == len(problem.y)  # then nothing is copied
         self.y, self.cost = (a if whole else a[self.members] for a in (problem.y, problem.cost))
-        self.anchor: Array = problem.duals_of(alpha, self.members)
+        self.anchor: Array = problem.duals_of(alpha)
         self.slack = self.first_slack()
         self.along = np.zeros_like(self.slack)  # how slacks change in a whole step
         self.b = np.empty_like(self.slack)
@@ -101,7 +101,7 @@ class MemorySlacks(Slacks):
         """Return how the slacks of a part change, from its responses."""
 
     def duals(self) -> Array | SlottedDuals:
-        return self.problem.alpha_of(self.members, self.b)
+        return self.problem.alpha_of(self.b)
 
 
 @singledispatch

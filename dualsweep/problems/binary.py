@@ -68,16 +68,16 @@ class BinaryProblem(MemoryProblem):
         target, members = np.asarray(self.target), self.candidates
         return target[members] if target.ndim else np.full(len(members), target)
 
-    def duals_of(self, alpha: DualPoint, members: Array) -> Array:
-        """Return a copy of the dual variables of the rows `members`."""
-        return alpha.copy() if len(members) == len(alpha) else alpha[members]
+    def duals_of(self, alpha: DualPoint) -> Array:
+        """Return a copy of the dual variables of the candidates."""
+        return alpha.copy() if len(self.candidates) == len(alpha) else alpha[self.candidates]
 
-    def alpha_of(self, members: Array, values: Array) -> Array:
-        """Return dual variables with the given values for the rows `members`, the rest 0."""
-        if len(members) == self.n_rows:
+    def alpha_of(self, values: Array) -> Array:
+        """Return dual variables with the given values for the candidates, the rest 0."""
+        if len(values) == self.n_rows:
             return np.array(values)
         alpha = self.zero_alpha()
-        alpha[members] = values
+        alpha[self.candidates] = values
         return alpha
 
     def sweep(

@@ -76,15 +76,15 @@ class MulticlassProblem(MemoryProblem):
         rows, classes = np.nonzero(alpha)
         return rows, classes, alpha[rows, classes]
 
-    def duals_of(self, alpha: DualPoint, members: Array) -> Array:
+    def duals_of(self, alpha: DualPoint) -> Array:
         rows, classes, values = self.nonzero(alpha)
         dense = np.zeros((self.n_rows, self.n_classes))
         dense[rows, classes] = values
-        return dense[members]
+        return dense[self.candidates]
 
-    def alpha_of(self, members: Array, values: Array) -> DualPoint:
+    def alpha_of(self, values: Array) -> DualPoint:
         rows, classes = np.nonzero(values)
-        return self.alpha_from(members[rows], classes, values[rows, classes])
+        return self.alpha_from(self.candidates[rows], classes, values[rows, classes])
 
     def sweep(
         self,
