@@ -41,8 +41,7 @@ def _weston_watkins_step(
     beta: Array, t: Array, b: Array, k: int, upper: float, q: float, new: Array, scratch: Array
 ) -> float:
     if q == 0.0:  # a zero row loses 1 per class, whatever W is
-        for m in range(k):
-            new[m] = upper
+        new[:k] = upper
         return 1.0
     total = 0.0
     for m in range(k):

@@ -136,10 +136,9 @@ class MulticlassProblem(MemoryProblem):
     def totals(
         self, alpha: DualPoint, w: Array, length: float, slack: Array, *, compensated: bool = False
     ) -> Array:
-        beta, data, rows, members = _arrays(alpha), self.data, self.passes.rows, self.candidates
+        beta, rows, members = _arrays(alpha), self.passes.rows, self.candidates
         level = intercept_size(rows, w)
-        if compensated:
-            data = data._replace(rows=compensated_rows(rows, w))
+        data = self.data._replace(rows=compensated_rows(rows, w)) if compensated else self.data
 
         def certify(chunk: slice, scores: Array, totals: Array) -> None:
             firm, b = slack[chunk], np.empty(self.n_classes)
