@@ -42,9 +42,9 @@ class Arrays:
         """Return an array on the host."""
         return to_host(array)
 
-    def take(self, array: DeviceArray, places: Array, axis: int) -> DeviceArray:
+    def take(self, array: DeviceArray, places: DeviceArray, axis: int) -> DeviceArray:
         """Return some rows or columns."""
-        return self.xp.take(array, self.asarray(places), axis=axis)
+        return self.xp.take(array, places, axis=axis)
 
 
 class Hessian(Protocol):
@@ -70,7 +70,7 @@ class Hessian(Protocol):
         """Return a gradient in the precision and the order of the products."""
         return gradient
 
-    def keep(self, stay: Array) -> Hessian:
+    def keep(self, stay: DeviceArray) -> Hessian:
         """Return the Hessians of the problems that stay; a single problem stays."""
         return self
 

@@ -123,9 +123,10 @@ class Iterate:
 
     def keep(self, going: Array) -> None:
         """Drop the other problems."""
-        stay, take = np.flatnonzero(going), self.backend.space.take
+        stay, space = np.flatnonzero(going), self.backend.space
         self.backend.keep(stay)
-        self.w, self.gradient = take(self.w, stay, 1), take(self.gradient, stay, 1)
+        there = space.asarray(stay)
+        self.w, self.gradient = (space.take(a, there, 1) for a in (self.w, self.gradient))
         for name in PER_PROBLEM.split():
             setattr(self, name, getattr(self, name)[stay])
 
@@ -221,24 +222,23 @@ def conjugate_gradients(
         if not going.any() or steps >= most or stop():
             break
         if going.sum() <= tuning.cg_leave * len(going) and len(going) > 1:
-            stay, go = np.flatnonzero(going), np.flatnonzero(~going)
-            done.append((places[go], space.take(solution, go, 1)))
-            places, going = places[stay], going[stay]
+            go, stay = space.asarray(np.flatnonzero(~going)), space.asarray(np.flatnonzero(going))
+            done.append((places[~going], space.take(solution, go, 1)))
+            places, going = places[going], going[going]
             p, residual, solution = (space.take(a, stay, 1) for a in (p, residual, solution))
             size, enough, active = (space.take(a, stay, 0) for a in (size, enough, active))
             hessian = hessian.keep(stay)
         product = hessian.product(p)
         curvature = hessian.dots(p, product)
-        flat = active & ~(curvature > 0)
-        active = active & ~flat
+        curved = curvature > 0
         length = _ratio(xp, size, curvature, active)
         if steps == 0:  # along an intercept that no row holds
-            length = xp.where(flat, xp.ones_like(length), length)
+            length = xp.where(active & ~curved, xp.ones_like(length), length)
         solution = solution + length * p
         residual = residual - length * product
         scaled = hessian.precondition(residual)
         before, size = size, hessian.dots(residual, scaled)
-        active = active & (size > enough)
+        active = active & curved & (size > enough)
         p = scaled + _ratio(xp, size, before, active) * p
         steps += 1
     short = np.zeros(len(wanted), bool)
@@ -248,7 +248,7 @@ def conjugate_gradients(
     done.append((places, solution))
     order = np.argsort(np.concatenate([numbers for numbers, _ in done]))
     whole = xp.concat([columns for _, columns in done], axis=1)
-    return space.take(whole, order, 1), short
+    return space.take(whole, space.asarray(order), 1), short
 
 
 def _ratio(xp: Namespace, a: DeviceArray, b: DeviceArray, chosen: DeviceArray) -> DeviceArray:

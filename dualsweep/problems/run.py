@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, fields
 from math import sqrt
@@ -173,9 +173,7 @@ class Run:
 
     def poll(self) -> bool:
         """Return whether to stop at once: asked to, or out of time."""
-        if not self.halted and (self.stop() or clock() > self.deadline):
-            self.halted = True  # never set back: several threads poll
-        return self.halted
+        return poll_all([self])
 
     def tick(self, relative_gap: float, w: Array) -> None:
         """Count an epoch, save it if it is whole, and call `watch`."""
@@ -201,10 +199,13 @@ class Run:
         )
 
 
-def poll_all(runs: Iterable[Run]) -> bool:
-    """Poll each of the runs; return whether all of them are to stop."""
-    halted = [run.poll() for run in runs]
-    return all(halted)
+def poll_all(runs: Sequence[Run]) -> bool:
+    """Poll each of the runs, by one clock reading; return whether all of them are to stop."""
+    now = clock()
+    for run in runs:
+        if not run.halted and (run.stop() or now > run.deadline):
+            run.halted = True  # never set back: several threads poll
+    return all(run.halted for run in runs)
 
 
 class PointRun(Run):

@@ -171,7 +171,7 @@ class DeviceProblems(Problems):
         for g, group in enumerate(groups):
             with self.space.current():
                 whole, now, alpha = len(groups) == 1, clock(), None
-                terms = self.terms if whole else self.terms.some(group)
+                terms = self.terms if whole else self.terms.some(self.space.asarray(group))
                 if duals is not None:
                     alpha = self._alpha(rows, terms, duals if whole else duals[group])
                     alpha = best_start(rows, terms, alpha)

@@ -115,7 +115,7 @@ class DeviceSolver:
             out[part, :] = self.space.xp.astype(values(part), dtype, copy=False)
         return out
 
-    def dual_columns(self, places: Array, dtype: DeviceDType) -> DeviceArray:
+    def dual_columns(self, places: DeviceArray, dtype: DeviceDType) -> DeviceArray:
         """Return a copy of the dual variables of some problems, in some precision."""
         n_columns = self.terms.some(places).n_columns
 
@@ -171,7 +171,9 @@ class DeviceSolver:
             self.w, self.alpha = w, alpha
             return
         if better and (self.alpha is None or self.alpha.dtype != alpha.dtype):
-            self.alpha = self.dual_columns(np.arange(len(self.runs)), alpha.dtype)
+            self.alpha = self.dual_columns(
+                self.space.asarray(np.arange(len(self.runs))), alpha.dtype
+            )
         for j, p in better:
             self.w[:, p] = w[:, j]
             self.alpha[:, p] = alpha[:, j]  # type: ignore[index]
@@ -179,9 +181,15 @@ class DeviceSolver:
     def results(self) -> list[Result]:
         """Return what has been reached, without the dual variables, which are `alpha`."""
         if self.alpha is None:
-            self.alpha = self.dual_columns(np.arange(len(self.runs)), self.rows.X.dtype)
+            self.alpha = self.dual_columns(
+                self.space.asarray(np.arange(len(self.runs))), self.rows.X.dtype
+            )
         return [
-            run.result(w=self.terms.columns_of(np.array([p]), self.w), alpha=None, slack=None)
+            run.result(
+                w=self.terms.columns_of(self.space.asarray(np.array([p])), self.w),
+                alpha=None,
+                slack=None,
+            )
             for p, run in enumerate(self.runs)
         ]
 
@@ -220,8 +228,9 @@ class DeviceBackend(Backend):
         self.solver, self.rows, self.parts = solver, solver.rows, solver.parts
         self.numbers, self.dtype = numbers, dtype
         self.space, self.xp = solver.space, solver.space.xp
-        self.terms, self.runs = solver.terms.some(numbers), [solver.runs[p] for p in numbers]
-        self.anchor = None if self.terms.smooth else solver.dual_columns(numbers, dtype)
+        places = self.space.asarray(numbers)
+        self.terms, self.runs = solver.terms.some(places), [solver.runs[p] for p in numbers]
+        self.anchor = None if self.terms.smooth else solver.dual_columns(places, dtype)
         self.tuning = DEVICE if self.terms.separate else DEVICE_MULTICLASS
         if dtype == self.xp.float32:
             self.tuning = replace(self.tuning, max_steps=NARROW_STEPS)
@@ -245,7 +254,8 @@ class DeviceBackend(Backend):
 
     def begin(self) -> tuple[DeviceArray, Array]:
         xp, terms, rows = self.xp, self.terms, self.rows
-        w = xp.asarray(self.solver.terms.columns_of(self.numbers, self.solver.w), copy=True)
+        places = self.space.asarray(self.numbers)
+        w = xp.asarray(self.solver.terms.columns_of(places, self.solver.w), copy=True)
         start = xp.astype(w, self.dtype, copy=False)
         self.slack = self.solver.filled(
             terms.n_columns, self.dtype, lambda part: terms.slack(part, rows.responses(part, start))
@@ -391,31 +401,33 @@ class DeviceBackend(Backend):
 
     def adopt(self, w: DeviceArray, rho: Array, chosen: Array) -> None:
         xp, every = self.xp, self.terms
-        terms, penalty = every.some(chosen), self.space.asarray(rho[chosen], xp.float64)
+        places, penalty = self.space.asarray(chosen), self.space.asarray(rho[chosen], xp.float64)
+        terms = every.some(places)
 
         def dual_point(part: slice, slack: DeviceArray) -> DeviceArray:
             near = self._anchor(part)
             if near is not None:
-                near = xp.astype(every.columns_of(chosen, near), xp.float64, copy=False)
+                near = xp.astype(every.columns_of(places, near), xp.float64, copy=False)
             return terms.feasible(part, terms.implied(part, slack, near, penalty)[0], self.dtype)
 
-        numbers, w = self.numbers[chosen], every.columns_of(chosen, w)
-        self.solver.certify(numbers, terms, w, dual_point, self.dtype)
+        w = every.columns_of(places, w)
+        self.solver.certify(self.numbers[chosen], terms, w, dual_point, self.dtype)
 
     def keep(self, stay: Array) -> None:
+        places = self.space.asarray(stay)
         for name in ("slack", "along_slack", "free", "anchor"):
             if getattr(self, name) is not None:
-                setattr(self, name, self.some_columns(getattr(self, name), stay))
-        self.terms = self.terms.some(stay)
+                setattr(self, name, self.some_columns(getattr(self, name), places))
+        self.terms = self.terms.some(places)
         self.numbers, self.runs = self.numbers[stay], [self.runs[j] for j in stay]
 
     def column(self, w: DeviceArray, j: int) -> DeviceArray:
         return w[:, j : j + 1] if self.terms.separate else w
 
-    def some_columns(self, table: DeviceArray, places: Array) -> DeviceArray:
+    def some_columns(self, table: DeviceArray, places: DeviceArray) -> DeviceArray:
         """Return some columns of a table."""
         return self.solver.filled(
-            len(places), table.dtype, lambda part: self.space.take(table[part, :], places, 1)
+            places.shape[0], table.dtype, lambda part: self.space.take(table[part, :], places, 1)
         )
 
 
@@ -450,7 +462,7 @@ class DeviceHessian(Hessian):
     def rounded(self, gradient: DeviceArray) -> DeviceArray:
         return self.space.xp.astype(gradient, self.backend.dtype)
 
-    def keep(self, stay: Array) -> Hessian:
+    def keep(self, stay: DeviceArray) -> Hessian:
         terms, diagonal = self.terms.some(stay), self.space.take(self.diagonal, stay, 1)
         return DeviceHessian(
             self.backend, terms, self.backend.some_columns(self.free, stay), diagonal

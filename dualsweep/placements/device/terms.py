@@ -85,16 +85,16 @@ class BinaryTerms(Columns):
         self.loss, self.on = loss, loss.on_arrays(space.xp)
         self.n_problems, self.smooth = self.n_columns, loss.smooth
 
-    def some(self, places: Array) -> BinaryTerms:
+    def some(self, places: DeviceArray) -> BinaryTerms:
         """Return the terms of the problems at these places, in ascending order."""
         twin = copy(self)
         twin.columns = self.space.take(self.columns, places, 0)
-        twin.n_columns = twin.n_problems = len(places)
+        twin.n_columns = twin.n_problems = places.shape[0]
         return twin
 
-    def columns_of(self, places: Array, table: DeviceArray) -> DeviceArray:
+    def columns_of(self, places: DeviceArray, table: DeviceArray) -> DeviceArray:
         """Return the columns of these problems; if it is all, the table itself."""
-        if len(places) == self.n_problems:
+        if places.shape[0] == self.n_problems:
             return table
         return self.space.take(table, places, 1)
 
@@ -191,10 +191,10 @@ class MulticlassTerms(Columns):
         self.joint = joint
         self._levels = space.zeros((codes.shape[0], 1), cost.dtype)  # of the latest projections
 
-    def some(self, places: Array) -> MulticlassTerms:
+    def some(self, places: DeviceArray) -> MulticlassTerms:
         return self
 
-    def columns_of(self, places: Array, table: DeviceArray) -> DeviceArray:
+    def columns_of(self, places: DeviceArray, table: DeviceArray) -> DeviceArray:
         return table
 
     def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
