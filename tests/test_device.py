@@ -24,12 +24,13 @@ from dualsweep._host import to_host
 from dualsweep.estimators._device import _compat, space_of
 from dualsweep.io import load_model, save_liblinear, save_model
 from dualsweep.losses import LOSSES
+from dualsweep.losses.protocol import rounded_down
 from dualsweep.newton.core import Iterate, conjugate_gradients
 from dualsweep.placements import OnDevice, training_data
 from dualsweep.placements.device.arrays import OnHost, Space
 from dualsweep.placements.device.newton import DeviceBackend, DeviceHessian, DeviceSolver
 from dualsweep.placements.device.rows import DenseDeviceRows, SparseDeviceRows
-from dualsweep.placements.device.terms import BinaryTerms, MulticlassTerms, rounded_down
+from dualsweep.placements.device.terms import BinaryTerms, MulticlassTerms
 from dualsweep.problems.run import Run
 from dualsweep.training import Context, Settings, train
 

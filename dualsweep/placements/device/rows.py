@@ -6,7 +6,6 @@ bias is one extra weight, and never a column of X.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from copy import copy
 
 from ... import _tuning
@@ -27,11 +26,14 @@ WIDE_PART = 0.125
 FEATURES = 4096
 
 
-class DeviceRows(ABC):
-    """Rows of X, float32 or float64, on a device; the bias is the value of the constant feature."""
+class DeviceRows:
+    """Rows of X, float32 or float64, on a device; the bias is the value of the constant feature.
 
-    def __init__(self, space: Space, X: DeviceArray, bias: float) -> None:
-        self.space, self.xp, self.X, self.bias = space, space.xp, X, bias
+    `width` is how many numbers per row a part of X is converted to.
+    """
+
+    def __init__(self, space: Space, X: DeviceArray, bias: float, width: int) -> None:
+        self.space, self.xp, self.X, self.bias, self.width = space, space.xp, X, bias, width
         self.n_rows, self.n_features = X.shape
         self.n_weights = self.n_features + 1
         self.narrow = X.dtype == space.xp.float32  # whether float32 is of any use
@@ -53,7 +55,7 @@ class DeviceRows(ABC):
         free = min(self.space.free_bytes(), self.limit)
         each = _tuning.SLICE_BYTES
         most = _tuning.HOST_SLICE if free == float("inf") else min(PART, int(free / each))
-        width = n_classes + self._width
+        width = n_classes + self.width
         if most < width and self.spilled:
             raise MemoryError(
                 f"On {self.n_rows:,} rows and {n_classes} classes, {free:,.0f} bytes besides X are "
@@ -95,50 +97,36 @@ class DeviceRows(ABC):
         bias = self.bias**2 * self.xp.sum(B, axis=0, keepdims=True)
         return self.xp.concat([self._squares(part, B), bias], axis=0)
 
-    @property
-    @abstractmethod
-    def _width(self) -> int:
-        """Numbers per row of what a part of X is converted to."""
-
-    @abstractmethod
-    def rounding(self, part: slice) -> DeviceArray:
-        """Return the errors of `responses`, in parts of the lengths of rows and weights."""
-
-    @abstractmethod
-    def _times(self, part: slice, W: DeviceArray) -> DeviceArray:
-        """Return ``X[part] @ W``, without the bias."""
-
-    @abstractmethod
-    def _transposed_times(self, part: slice, B: DeviceArray) -> DeviceArray:
-        """Return ``X[part]' @ B``, without the bias."""
-
-    @abstractmethod
     def sqnorms(self) -> DeviceArray:
         """Return the squared norm of every row, the bias included, in float64."""
 
-    @abstractmethod
+    def rounding(self, part: slice) -> DeviceArray:
+        """Return the errors of `responses`, in parts of the lengths of rows and weights."""
+
+    # The rest is without the bias.
+
+    def _times(self, part: slice, W: DeviceArray) -> DeviceArray:
+        """Return ``X[part] @ W``."""
+
+    def _transposed_times(self, part: slice, B: DeviceArray) -> DeviceArray:
+        """Return ``X[part]' @ B``."""
+
     def _dense(self, places: DeviceArray) -> DeviceArray:
-        """Return some of the rows as a dense matrix, without the bias."""
+        """Return some of the rows as a dense matrix."""
 
-    @abstractmethod
     def _squares(self, part: slice, B: DeviceArray) -> DeviceArray:
-        """Return ``(X[part]^2)' @ B``, without the bias."""
+        """Return ``(X[part]^2)' @ B``."""
 
-    @abstractmethod
     def _counts(self, part: slice, B: DeviceArray) -> DeviceArray:
-        """Return ``(X[part] != 0)' @ B``, without the bias."""
+        """Return ``(X[part] != 0)' @ B``."""
 
 
 class DenseDeviceRows(DeviceRows):
     """Rows of a matrix of any namespace."""
 
     def __init__(self, space: Space, X: DeviceArray, bias: float) -> None:
-        super().__init__(space, X, bias)
+        super().__init__(space, X, bias, width=X.shape[1])
         self._wide: DeviceArray | None = None
-
-    @property
-    def _width(self) -> int:
-        return self.n_features
 
     def _block(self, part: slice, dtype: DeviceDType) -> DeviceArray:
         """Return a part of X in another precision."""
@@ -197,12 +185,8 @@ class SparseDeviceRows(DeviceRows):
 
     def __init__(self, space: Space, X: DeviceArray, bias: float) -> None:
         wide = X if X.dtype == space.xp.float64 else X.astype(space.xp.float64)
-        super().__init__(space, wide, bias)
+        super().__init__(space, wide, bias, width=int(X.nnz / max(X.shape[0], 1)) + 1)
         self._pieces: dict[tuple[int, int], tuple[DeviceArray, DeviceArray]] = {}
-
-    @property
-    def _width(self) -> int:
-        return int(self.X.nnz / max(self.n_rows, 1)) + 1
 
     def _piece(self, part: slice) -> tuple[DeviceArray, DeviceArray]:
         """Return a part of X and its transpose."""

@@ -8,16 +8,16 @@ and of `dualsweep.losses`; devices need them for whole arrays.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from ..._typing import Array, DeviceArray, DeviceDType
 from ...kernels.certificate import UNDERFLOW
 from ...kernels.multiclass import OF_SUMS, OF_VIOLATION, SQRT_2
-from ...losses import Loss
-from ...losses.protocol import rounded_down
+from ...losses import LOSSES, Loss
 from ...rows.functions import EPS
 from .arrays import Space
 
@@ -41,19 +41,25 @@ class Sizes(NamedTuple):
     length: DeviceArray  # of the weights of each problem
 
 
+T = TypeVar("T", bound="Columns")
+
+
 class Columns:
     """Classes (`codes`) and costs of all rows, and the class that each column is about.
 
-    The cost of a row that is not part of the problem is 0.
+    The cost of a row that is not part of the problem is 0. `loss` has the bounds of dual variables.
     """
 
-    smooth = False  # whether Newton steps need no anchor
     separate = False  # whether each column is a problem of its own
-    n_problems = 1
 
-    def __init__(self, space: Space, codes: DeviceArray, cost: DeviceArray, columns: Array) -> None:
+    def __init__(
+        self, space: Space, codes: DeviceArray, cost: DeviceArray, columns: Array, loss: Loss
+    ) -> None:
         self.space, self.xp, self.codes, self.cost = space, space.xp, codes, cost
         self.columns, self.n_columns = space.asarray(columns), len(columns)
+        self.n_problems = self.n_columns if self.separate else 1
+        self.loss, self.on = loss, loss.on_arrays(space.xp)
+        self.smooth = loss.smooth  # whether Newton steps need no anchor
         self.n_used = int(space.xp.sum(space.xp.astype(cost > 0, space.xp.int64)))
         self._costs = {cost.dtype: cost[:, None]}
 
@@ -72,21 +78,10 @@ class Columns:
         """Return where the column is that of the row's class."""
         return self.codes[part][:, None] == self.columns[None, :]
 
-
-class BinaryTerms(Columns):
-    """A binary problem per column."""
-
-    separate = True
-
-    def __init__(
-        self, space: Space, codes: DeviceArray, cost: DeviceArray, columns: Array, loss: Loss
-    ) -> None:
-        super().__init__(space, codes, cost, columns)
-        self.loss, self.on = loss, loss.on_arrays(space.xp)
-        self.n_problems, self.smooth = self.n_columns, loss.smooth
-
-    def some(self, places: DeviceArray) -> BinaryTerms:
+    def some(self: T, places: DeviceArray) -> T:
         """Return the terms of the problems at these places, in ascending order."""
+        if not self.separate:
+            return self
         twin = copy(self)
         twin.columns = self.space.take(self.columns, places, 0)
         twin.n_columns = twin.n_problems = places.shape[0]
@@ -98,9 +93,39 @@ class BinaryTerms(Columns):
             return table
         return self.space.take(table, places, 1)
 
+    def each(self, reduce: Callable[..., DeviceArray], values: DeviceArray) -> DeviceArray:
+        """Return the sum, or the minimum, of each problem."""
+        if self.separate:
+            return reduce(values, axis=0)
+        return self.xp.reshape(reduce(values), (1,))
+
     def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
         """Return the dot products of the columns of each problem."""
-        return self.xp.sum(A * B, axis=0)
+        return self.each(self.xp.sum, A * B)
+
+    def clipped(self, part: slice, b: DeviceArray) -> DeviceArray:
+        """Return feasible dual variables: the nearest, or for Crammer-Singer a shrunk row."""
+        xp, cost = self.xp, self.costs(part, b.dtype)
+        return self.on.clipped(cost, xp.where(cost > 0, b, xp.zeros_like(b)))
+
+    def feasible(self, part: slice, b: DeviceArray, dtype: DeviceDType) -> DeviceArray:
+        """Return dual variables rounded to a precision, and still feasible."""
+        return self.on.rounded(self.costs(part, b.dtype), b, dtype)
+
+    def room(self, part: slice, b: DeviceArray) -> DeviceArray:
+        """Return the largest number by which all of these dual variables may be multiplied."""
+        return self.each(self.xp.min, self.on.room(self.costs(part, b.dtype), b))
+
+    def conjugates(self, part: slice, b: DeviceArray) -> list[DeviceArray]:
+        """Return the sums of the `conjugate_parts` of the loss."""
+        parts = self.on.conjugate_parts(self.costs(part, b.dtype), b)
+        return [self.each(self.xp.sum, values) for values in parts]
+
+
+class BinaryTerms(Columns):
+    """A binary problem per column."""
+
+    separate = True
 
     def slack(self, part: slice, Z: DeviceArray) -> DeviceArray:
         """Return the slacks of rows with these responses."""
@@ -121,11 +146,10 @@ class BinaryTerms(Columns):
     def losses(self, part: slice, slack: DeviceArray, b: DeviceArray) -> DeviceArray:
         """Return the losses of each problem, and their excess over what b proves."""
         xp, cost = self.xp, self.costs(part, slack.dtype)
-        losses = xp.sum(self.on.losses(cost, slack, b), axis=0)
+        losses = self.each(xp.sum, self.on.losses(cost, slack, b))
         if self.smooth:
             return xp.stack([losses, xp.zeros_like(losses)])
-        proven = xp.sum(self.on.proven(cost, slack, b), axis=0)
-        return xp.stack([losses, losses - proven])
+        return xp.stack([losses, losses - self.each(xp.sum, self.on.proven(cost, slack, b))])
 
     def signed(self, part: slice, b: DeviceArray) -> DeviceArray:
         """Return the coefficients of rows in the weights of each column."""
@@ -134,20 +158,6 @@ class BinaryTerms(Columns):
     def unsigned(self, part: slice, signed: DeviceArray) -> DeviceArray:
         """Return the dual variables that belong to coefficients."""
         return self.signed(part, signed)
-
-    def clipped(self, part: slice, b: DeviceArray) -> DeviceArray:
-        """Return feasible dual variables: the nearest, or for Crammer-Singer a shrunk row."""
-        xp, cost = self.xp, self.costs(part, b.dtype)
-        return self.on.clipped(cost, xp.where(cost > 0, b, xp.zeros_like(b)))
-
-    def room(self, part: slice, b: DeviceArray) -> DeviceArray:
-        """Return the largest number by which all of these dual variables may be multiplied."""
-        return self.xp.min(self.on.room(self.costs(part, b.dtype), b), axis=0)
-
-    def conjugates(self, part: slice, b: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
-        """Return the sums of the `conjugate_parts` of the loss."""
-        linear, square = self.on.conjugate_parts(self.costs(part, b.dtype), b)
-        return self.xp.sum(linear, axis=0), self.xp.sum(square, axis=0)
 
     def curvature(self, part: slice, moves: Moves, Z: DeviceArray) -> DeviceArray:
         """Return how coefficients change, but for their sign, with responses Z."""
@@ -161,47 +171,29 @@ class BinaryTerms(Columns):
         """Return how coefficients in column a change with responses in c, of all rows."""
         return moves.free[:, a]
 
-    def feasible(self, part: slice, b: DeviceArray, dtype: DeviceDType) -> DeviceArray:
-        """Return dual variables rounded to a precision, and still feasible."""
-        return self.on.rounded(self.costs(part, b.dtype), b, dtype)
-
     def certify(self, part: slice, slack: DeviceArray, b: DeviceArray, sizes: Sizes) -> DeviceArray:
         """Return what a certificate adds up, in float64; see `kernels.certificate`."""
-        xp, (norm, rounding, length) = self.xp, sizes
+        xp, (norm, rounding, length), cost = self.xp, sizes, self.costs(part, slack.dtype)
         error = (rounding * norm)[:, None] * length[None, :] + UNDERFLOW
         error += EPS * xp.abs(slack)
-        lost, spread, seen, share = self.on.certified_share(
-            self.costs(part, slack.dtype), b, slack, error
-        )
+        lost, spread, seen, share = self.on.certified_share(cost, b, slack, error)
         found = (lost + spread, spread, share, seen, xp.abs(b) * norm[:, None], xp.zeros_like(b))
-        return xp.stack([xp.sum(each, axis=0) for each in found])
+        return xp.stack([self.each(xp.sum, values) for values in found])
 
 
 class MulticlassTerms(Columns):
     """Crammer-Singer (`joint`) or Weston-Watkins: one problem over all columns.
 
-    The methods are those of `BinaryTerms`, for the one problem. The slack of a row's own class is
-    0, so is its dual variable: nothing else leaves it out.
+    Methods are described in `BinaryTerms`. The slack of a row's own class is 0, and so is its dual
+    variable: nothing else leaves it out.
     """
 
     def __init__(
         self, space: Space, codes: DeviceArray, cost: DeviceArray, n_classes: int, joint: bool
     ) -> None:
-        super().__init__(space, codes, cost, np.arange(n_classes))
+        super().__init__(space, codes, cost, np.arange(n_classes), LOSSES["hinge"])
         self.joint = joint
         self._levels = space.zeros((codes.shape[0], 1), cost.dtype)  # of the latest projections
-
-    def some(self, places: DeviceArray) -> MulticlassTerms:
-        return self
-
-    def columns_of(self, places: DeviceArray, table: DeviceArray) -> DeviceArray:
-        return table
-
-    def dots(self, A: DeviceArray, B: DeviceArray) -> DeviceArray:
-        return self._total(A * B)
-
-    def _total(self, values: DeviceArray) -> DeviceArray:
-        return self.xp.reshape(self.xp.sum(values), (1,))
 
     def slack(self, part: slice, Z: DeviceArray) -> DeviceArray:
         return self.change(part, Z) + self.xp.astype(~self.own(part), Z.dtype)
@@ -251,7 +243,8 @@ class MulticlassTerms(Columns):
         return xp.maximum(u - level, zero), level > -top
 
     def losses(self, part: slice, slack: DeviceArray, b: DeviceArray) -> DeviceArray:
-        losses = self._total(self._loss(slack) * self.costs(part, slack.dtype)[:, 0])
+        cost = self.costs(part, slack.dtype)[:, 0]
+        losses = self.each(self.xp.sum, self._loss(slack) * cost)
         return self.xp.stack([losses, losses - self.dots(b, slack)])
 
     def _loss(self, slack: DeviceArray) -> DeviceArray:
@@ -267,23 +260,15 @@ class MulticlassTerms(Columns):
         return self.xp.where(self.own(part), self.xp.zeros_like(signed), -signed)
 
     def clipped(self, part: slice, b: DeviceArray) -> DeviceArray:
-        xp, cost = self.xp, self.costs(part, b.dtype)
-        b = xp.minimum(xp.maximum(b, xp.zeros_like(b)), cost)
+        b = super().clipped(part, b)
         if not self.joint:
             return b
+        xp, cost = self.xp, self.costs(part, b.dtype)
         total = xp.maximum(xp.sum(b, axis=1, keepdims=True), cost)
         return b * (cost / xp.where(total > 0, total, xp.ones_like(total)))
 
     def room(self, part: slice, b: DeviceArray) -> DeviceArray:
-        xp = self.xp
-        used = xp.sum(b, axis=1, keepdims=True) if self.joint else b
-        ratio = self.costs(part, b.dtype) / xp.where(used > 0, used, xp.ones_like(used))
-        room = xp.where(used > 0, ratio, xp.full_like(used, float("inf")))
-        return xp.reshape(xp.min(room), (1,))
-
-    def conjugates(self, part: slice, b: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
-        zero = self.dots(self.xp.zeros_like(b), b)
-        return zero, zero
+        return super().room(part, self.xp.sum(b, axis=1, keepdims=True) if self.joint else b)
 
     def curvature(self, part: slice, moves: Moves, Z: DeviceArray) -> DeviceArray:
         xp, (free, bound) = self.xp, moves
@@ -320,10 +305,9 @@ class MulticlassTerms(Columns):
         return out
 
     def feasible(self, part: slice, b: DeviceArray, dtype: DeviceDType) -> DeviceArray:
-        xp, cost = self.xp, self.costs(part, b.dtype)
-        b = xp.astype(b, dtype)
         if not self.joint:
-            return b if dtype == cost.dtype else xp.minimum(b, rounded_down(xp, cost, dtype))
+            return super().feasible(part, b, dtype)
+        xp, cost, b = self.xp, self.costs(part, b.dtype), self.xp.astype(b, dtype)
         total = xp.sum(xp.astype(b, cost.dtype), axis=1, keepdims=True)
         over = total > cost
         factor = xp.astype(cost / xp.where(over, total, xp.ones_like(total)), dtype)
@@ -350,7 +334,7 @@ class MulticlassTerms(Columns):
         share = (1 + sums) * seen + 2 * wobble + part_over * xp.abs(product)
         lengths, drift = SQRT_2 * total * norm, SQRT_2 * (excess + sums * total) * norm
         found = (own + wobble, wobble, share, seen, lengths, drift)
-        return xp.stack([self._total(each) for each in found])
+        return xp.stack([self.each(xp.sum, values) for values in found])
 
 
 Terms: TypeAlias = BinaryTerms | MulticlassTerms
