@@ -43,7 +43,7 @@ class Arrays:
         return to_host(array)
 
     def take(self, array: DeviceArray, places: DeviceArray, axis: int) -> DeviceArray:
-        """Return some rows or columns."""
+        """Return the rows or columns at these places, which are an array of this library."""
         return self.xp.take(array, places, axis=axis)
 
 
@@ -71,7 +71,7 @@ class Hessian(Protocol):
         return gradient
 
     def keep(self, stay: DeviceArray) -> Hessian:
-        """Return the Hessians of the problems that stay; a single problem stays."""
+        """Return the Hessians of the problems at these places; a single problem stays."""
         return self
 
 

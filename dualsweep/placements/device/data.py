@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from copy import copy
-from functools import partial, singledispatch
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,7 +18,7 @@ from ...problems.labels import encode_labels
 from ...problems.result import Progress, Result
 from ...problems.run import Run
 from ...training.context import Context
-from ...training.formulations import AllAtOnce, Formulation, OneVersusRest, formulation_of
+from ...training.formulations import formulation_of
 from ...training.problems import Problems
 from ...training.settings import Settings
 from ..memory import check_finite
@@ -96,30 +96,11 @@ class DeviceSet:
         return DeviceProblems(self, settings)
 
 
-@singledispatch
-def terms_of(
-    formulation: Formulation, space: Space, codes: DeviceArray, cost: DeviceArray
-) -> Terms:
-    """Return the terms of a formulation."""
-    raise TypeError(f"A device has no terms of {type(formulation).__name__}.")
-
-
-@terms_of.register
-def _(formulation: OneVersusRest, space: Space, codes: DeviceArray, cost: DeviceArray) -> Terms:
-    return BinaryTerms(space, codes, cost, np.array(formulation.positives), formulation.loss)
-
-
-@terms_of.register
-def _(formulation: AllAtOnce, space: Space, codes: DeviceArray, cost: DeviceArray) -> Terms:
-    k = len(formulation.classes)
-    return MulticlassTerms(space, codes, cost, k, formulation.crammer_singer)
-
-
 class DeviceProblems(Problems):
     """All problems of a training, which are solved together."""
 
     def __init__(self, data: DeviceSet, settings: Settings) -> None:
-        formulation = formulation_of(settings, data.classes, settings.class_weight)
+        formulation: Any = formulation_of(settings, data.classes, settings.class_weight)
         super().__init__(formulation, len(data.codes))
         self.data, self.space = data, data.space
         cost, k = formulation.costs(data.codes, data.weight), len(data.classes)
@@ -128,19 +109,22 @@ class DeviceProblems(Problems):
         self.doubled = formulation.together and k == 2
         with self.space.current():
             codes = self.space.asarray(np.maximum(data.codes, 0), self.space.xp.int64)
-            self.terms = terms_of(formulation, self.space, codes, self.space.asarray(cost))
+            of_rows = self.space, codes, self.space.asarray(cost)
+            self.terms: Terms
+            if formulation.together:
+                self.terms = MulticlassTerms(*of_rows, k, formulation.crammer_singer)
+            else:
+                positives = np.array(formulation.positives)
+                self.terms = BinaryTerms(*of_rows, positives, formulation.loss)
             self.shown = self.space.asarray(data.classes) if data.labels_there else data.classes
 
     def fits(self, duals: Any) -> bool:
         """Return whether signed dual variables are of as many rows, and finite."""
-        shape = (self.formulation.n_weight_rows, self.n_rows)
-        if tuple(duals.shape) != shape:
-            return False
         if sp.issparse(duals):
-            return bool(np.isfinite(duals.data).all())
-        return type(duals) is type(self.terms.cost) and bool(
-            self.space.xp.all(self.space.xp.isfinite(duals))
-        )
+            return super().fits(duals)
+        shape, xp = (self.formulation.n_weight_rows, self.n_rows), self.space.xp
+        here = type(duals) is type(self.terms.cost) and tuple(duals.shape) == shape
+        return here and bool(xp.all(xp.isfinite(duals)))
 
     def solve_together(
         self, settings: Settings, context: Context, seconds: float, duals: Duals, watch: Watch

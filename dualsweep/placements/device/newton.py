@@ -83,7 +83,8 @@ class DeviceSolver:
         xp = self.space.xp
         self.norm = xp.sqrt(sqnorm + rows.n_weights * SMALLEST)
         self.w = self.space.zeros((rows.n_weights, terms.n_columns), xp.float64)
-        self.alpha: DeviceArray | None = None  # zeros
+        no_duals = self.space.zeros((1, 1), rows.X.dtype)
+        self.alpha = self.filled(terms.n_columns, no_duals.dtype, lambda part: no_duals)
         if alpha is not None:  # certify it with its weights
             w = self.space.zeros(self.w.shape, xp.float64)
             for part in self.parts:
@@ -115,16 +116,12 @@ class DeviceSolver:
             out[part, :] = self.space.xp.astype(values(part), dtype, copy=False)
         return out
 
-    def dual_columns(self, places: DeviceArray, dtype: DeviceDType) -> DeviceArray:
-        """Return a copy of the dual variables of some problems, in some precision."""
-        n_columns = self.terms.some(places).n_columns
-
-        def values(part: slice) -> DeviceArray:
-            if self.alpha is None:
-                return self.space.zeros((part.stop - part.start, n_columns), dtype)
-            return self.terms.columns_of(places, self.alpha[part, :])
-
-        return self.filled(n_columns, dtype, values)
+    def columns(
+        self, terms: Terms, places: DeviceArray, table: DeviceArray, dtype: DeviceDType
+    ) -> DeviceArray:
+        """Return a copy of the columns of some of the problems of a table, in some precision."""
+        n_columns = places.shape[0] if terms.separate else terms.n_columns
+        return self.filled(n_columns, dtype, lambda part: terms.columns_of(places, table[part, :]))
 
     @silent
     def certify(
@@ -170,26 +167,17 @@ class DeviceSolver:
         if len(better) == self.terms.n_problems:
             self.w, self.alpha = w, alpha
             return
-        if better and (self.alpha is None or self.alpha.dtype != alpha.dtype):
-            self.alpha = self.dual_columns(
-                self.space.asarray(np.arange(len(self.runs))), alpha.dtype
-            )
+        if better and self.alpha.dtype != alpha.dtype:
+            before, width = self.alpha, self.terms.n_columns
+            self.alpha = self.filled(width, alpha.dtype, lambda part: before[part, :])
         for j, p in better:
             self.w[:, p] = w[:, j]
-            self.alpha[:, p] = alpha[:, j]  # type: ignore[index]
+            self.alpha[:, p] = alpha[:, j]
 
     def results(self) -> list[Result]:
         """Return what has been reached, without the dual variables, which are `alpha`."""
-        if self.alpha is None:
-            self.alpha = self.dual_columns(
-                self.space.asarray(np.arange(len(self.runs))), self.rows.X.dtype
-            )
         return [
-            run.result(
-                w=self.terms.columns_of(self.space.asarray(np.array([p])), self.w),
-                alpha=None,
-                slack=None,
-            )
+            run.result(w=self.terms.column(self.w, p), alpha=None, slack=None)
             for p, run in enumerate(self.runs)
         ]
 
@@ -230,7 +218,9 @@ class DeviceBackend(Backend):
         self.space, self.xp = solver.space, solver.space.xp
         places = self.space.asarray(numbers)
         self.terms, self.runs = solver.terms.some(places), [solver.runs[p] for p in numbers]
-        self.anchor = None if self.terms.smooth else solver.dual_columns(places, dtype)
+        self.anchor: DeviceArray | None = None
+        if not self.terms.smooth:
+            self.anchor = solver.columns(solver.terms, places, solver.alpha, dtype)
         self.tuning = DEVICE if self.terms.separate else DEVICE_MULTICLASS
         if dtype == self.xp.float32:
             self.tuning = replace(self.tuning, max_steps=NARROW_STEPS)
@@ -267,9 +257,6 @@ class DeviceBackend(Backend):
         before = np.array([run.rho for run in self.runs])
         return w, np.where(before > 0, before, self.tuning.first_rho / terms.mean_cost)
 
-    def _narrow(self, values: Array) -> DeviceArray:
-        return self.space.asarray(values, self.dtype)
-
     def _anchor(self, part: slice) -> DeviceArray | None:
         return None if self.anchor is None else self.anchor[part, :]
 
@@ -281,8 +268,9 @@ class DeviceBackend(Backend):
         xp, terms = self.xp, self.terms
         w_of_b, sums = xp.zeros_like(w), self.space.zeros((2, len(self.runs)), xp.float64)
         bounds = []
-        far, penalty, chosen = self._narrow(step), self._narrow(rho), self.space.asarray(settled)
-        before = self._narrow(np.where(settled, rho * self.tuning.rho_factor, rho))
+        before = np.where(settled, rho * self.tuning.rho_factor, rho)
+        far, penalty, before = (self.space.asarray(a, self.dtype) for a in (step, rho, before))
+        chosen = self.space.asarray(settled)
         for part in self.parts:
             slack, anchor = self.slack[part, :], self._anchor(part)
             if step.any():  # where a step led nowhere, its direction may not be finite
@@ -314,7 +302,7 @@ class DeviceBackend(Backend):
 
     def slope(self, t: Array, rho: Array, part: slice) -> Array:
         xp, terms = self.xp, self.terms
-        far, penalty = self._narrow(t), self._narrow(rho)
+        far, penalty = (self.space.asarray(a, self.dtype) for a in (t, rho))
         sums = self.space.zeros((2, len(self.runs)), xp.float64)
         for rows in self.parts:
             along = self.along_slack[rows, :]
@@ -333,11 +321,10 @@ class DeviceBackend(Backend):
         """Return ``-Hessian^-1 gradient`` by factorisations, in float64; 0 if it is not wanted."""
         out, c = self.xp.zeros_like(gradient), self.terms.n_columns // len(self.runs)
         for j in np.flatnonzero(wanted).tolist():
-            columns = range(j * c, (j + 1) * c)
-            hessian = self._hessian_of(columns)
+            own = slice(j * c, (j + 1) * c)
+            hessian = self._hessian_of(range(own.start, own.stop))
             if poll_all(self.runs):
                 break
-            own = slice(columns.start, columns.stop)
             direction = self._solved(hessian, self.xp.reshape(gradient[:, own].T, (-1,)))
             out[:, own] = self.xp.reshape(direction, (c, -1)).T
         return out
@@ -417,18 +404,13 @@ class DeviceBackend(Backend):
         places = self.space.asarray(stay)
         for name in ("slack", "along_slack", "free", "anchor"):
             if getattr(self, name) is not None:
-                setattr(self, name, self.some_columns(getattr(self, name), places))
+                kept = self.solver.columns(self.terms, places, getattr(self, name), self.dtype)
+                setattr(self, name, kept)
         self.terms = self.terms.some(places)
         self.numbers, self.runs = self.numbers[stay], [self.runs[j] for j in stay]
 
     def column(self, w: DeviceArray, j: int) -> DeviceArray:
-        return w[:, j : j + 1] if self.terms.separate else w
-
-    def some_columns(self, table: DeviceArray, places: DeviceArray) -> DeviceArray:
-        """Return some columns of a table."""
-        return self.solver.filled(
-            places.shape[0], table.dtype, lambda part: self.space.take(table[part, :], places, 1)
-        )
+        return self.terms.column(w, j)
 
 
 class DeviceHessian(Hessian):
@@ -463,7 +445,6 @@ class DeviceHessian(Hessian):
         return self.space.xp.astype(gradient, self.backend.dtype)
 
     def keep(self, stay: DeviceArray) -> Hessian:
-        terms, diagonal = self.terms.some(stay), self.space.take(self.diagonal, stay, 1)
-        return DeviceHessian(
-            self.backend, terms, self.backend.some_columns(self.free, stay), diagonal
-        )
+        free = self.backend.solver.columns(self.terms, stay, self.free, self.free.dtype)
+        diagonal = self.space.take(self.diagonal, stay, 1)
+        return DeviceHessian(self.backend, self.terms.some(stay), free, diagonal)

@@ -93,6 +93,10 @@ class Columns:
             return table
         return self.space.take(table, places, 1)
 
+    def column(self, w: DeviceArray, j: int) -> DeviceArray:
+        """Return the weights of the j-th problem."""
+        return w[:, j : j + 1] if self.separate else w
+
     def each(self, reduce: Callable[..., DeviceArray], values: DeviceArray) -> DeviceArray:
         """Return the sum, or the minimum, of each problem."""
         if self.separate:
