@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -44,16 +46,10 @@ def _library(array: Any) -> str:
 
 def _compat() -> Any:
     """Return the library of namespaces: installed, or the copy that scikit-learn brings."""
-    try:
-        import array_api_compat
-    except ImportError:
-        try:
-            from sklearn.externals import array_api_compat
-        except ImportError:
-            raise ImportError(
-                "Arrays on a device need array-api-compat: pip install 'dualsweep[gpu]'."
-            ) from None
-    return array_api_compat
+    for name in ("array_api_compat", "sklearn.externals.array_api_compat"):
+        with suppress(ImportError):
+            return import_module(name)
+    raise ImportError("Arrays on a device need array-api-compat: pip install 'dualsweep[gpu]'.")
 
 
 def refuse_device(X: Any, what: str) -> None:

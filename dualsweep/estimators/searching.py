@@ -31,11 +31,11 @@ from ..training.parameters import Choice, Training
 from ._device import space_of
 from ._folds import masks_of
 from ._model import CERTIFICATE
-from ._on_host import OnHost
 from ._proof import Provable
 from ._search import search
 from ._validation import check_Cs, check_data, labels_of
 from .certified import CertifiedModel, warn_of_gaps
+from .svc import OnHost
 
 
 class SearchingC(Provable, Choice, Training, BaseEstimator):
