@@ -298,7 +298,7 @@ def messages(args):
                 for home in client.nthreads()
             }
             wait(list(actors.values()))
-            groups = [(home, actor.key, []) for home, actor in actors.items()]
+            groups = [(home, actor, []) for home, actor in actors.items()]
             asking = object.__new__(client_side.Cluster)  # without partitions
             asking.client, asking.direct = client, True
             for length in args.weights:

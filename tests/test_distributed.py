@@ -246,7 +246,7 @@ def test_a_worker_that_is_killed(mortal, text, wide, monkeypatch, method, at):
     """In the middle of training, its partitions are computed again, and the certificate holds."""
     X, y = wide if method == "sweeps" else text
     asked = []
-    ask = Cluster._ask
+    ask = Cluster.ask
 
     def ask_and_kill(self, question, sent):
         asked.append(question.question)
@@ -255,7 +255,7 @@ def test_a_worker_that_is_killed(mortal, text, wide, monkeypatch, method, at):
             os.kill(mortal.run(os.getpid, workers=[victim])[victim], signal.SIGKILL)
         return ask(self, question, sent)
 
-    monkeypatch.setattr(Cluster, "_ask", ask_and_kill)
+    monkeypatch.setattr(Cluster, "ask", ask_and_kill)
     model = LinearSVC(C=0.1, random_state=0, client=mortal)
     model.fit(delayed_blocks(X, y, (200, 200, 200)))
     assert len(asked) > at
@@ -268,7 +268,7 @@ def test_a_partition_that_cannot_be_computed_again(mortal, text, tuned):
     X, y = text
     held = [dask.delayed(mortal.scatter(part)) for part in (X, y)]
     model = LinearSVC(C=0.1, random_state=0, client=mortal)
-    ask, killed = Cluster._ask, []
+    ask, killed = Cluster.ask, []
 
     def ask_and_kill(self, question, sent):
         if not killed:
@@ -277,7 +277,7 @@ def test_a_partition_that_cannot_be_computed_again(mortal, text, tuned):
         return ask(self, question, sent)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Cluster, "_ask", ask_and_kill)
+        patch.setattr(Cluster, "ask", ask_and_kill)
         with pytest.raises(RuntimeError, match="cannot be computed again"):
             model.fit([tuple(held)])
 
@@ -293,13 +293,13 @@ def test_rows_past_the_memory_of_workers_are_read_from_disk(small, text, wide, d
     X, y = wide if dense else text
     parts = delayed_blocks(X.toarray() if dense else X, y, (200, 200, 200))
     seen = []
-    ask = Cluster._ask
+    ask = Cluster.ask
 
     def ask_and_look(self, *question):
         seen.append(small.run(on_disk).values())
         return ask(self, *question)
 
-    monkeypatch.setattr(Cluster, "_ask", ask_and_look)
+    monkeypatch.setattr(Cluster, "ask", ask_and_look)
     model = LinearSVC(C=0.1, random_state=0, client=small).fit(parts)
     assert all(sum(n for _, n in workers) == 3 for workers in seen)
     assert all(all(held) for workers in seen for held, _ in workers)
@@ -307,11 +307,16 @@ def test_rows_past_the_memory_of_workers_are_read_from_disk(small, text, wide, d
     assert all(n == 0 for _, n in small.run(on_disk).values())
 
 
-def test_workers_that_only_the_scheduler_can_reach(client, text, monkeypatch):
+@pytest.mark.parametrize("proxied", [True, False])
+def test_workers_that_only_the_scheduler_can_reach(client, text, monkeypatch, proxied):
+    """By `ProxyRPC`, which distributed does not promise to keep, or by tasks."""
+
     async def unreachable(self, homes):
         return False
 
     monkeypatch.setattr(Cluster, "_reach", unreachable)
+    if not proxied:
+        monkeypatch.setattr("dualsweep.placements.cluster.client.ProxyRPC", None)
     X, y = text
     assert_certified(LinearSVC(C=0.1, random_state=0).fit(delayed_blocks(X, y)), X, y)
 

@@ -75,6 +75,12 @@ def test_numba_compiles_by_a_method():
     expect(len(told) == 1, "Dispatcher.compile of numba", "dualsweep/_numba.py")
 
 
+def test_distributed_has_what_asks_actors_by_way_of_the_scheduler():
+    client = pytest.importorskip("dualsweep.placements.cluster.client")
+    expect(client.ProxyRPC is not None, "distributed's ProxyRPC", "placements/cluster/client.py")
+    assert list(signature(client.ProxyRPC).parameters) == ["rpc", "address"]
+
+
 def test_numba_tells_what_kernels_are_made_of():
     for made in (sweep, prefetch):
         expect(callable(getattr(made, "__wrapped__", None)), "numba's __wrapped__", "_content.py")
@@ -108,6 +114,7 @@ def test_arrays_of_intrinsics_need_no_types_of_pointers():
     [  # numba's documentation has cgutils and types in its examples
         (r"numba\.core(?! import (cgutils|types)\b)|\._cache\b|_nrt\b|targetoptions", "_numba.py"),
         (r"as_pointer|pointee|is_opaque|make_array", "_llvm.py"),
+        (r"ProxyRPC|actor_execute", "client.py"),
     ],
 )
 def test_what_is_private_is_used_in_one_module(private, module):

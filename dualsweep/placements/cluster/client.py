@@ -19,7 +19,6 @@ from uuid import uuid4
 
 import dask
 from distributed import CancelledError, Client, Future, wait
-from distributed.actor import ProxyRPC
 from distributed.protocol import to_serialize
 from distributed.scheduler import KilledWorker
 
@@ -27,6 +26,11 @@ from ... import _tuning
 from ...training.formulations import Formulation
 from . import worker
 from .partitions import Answer, Numbers, Question
+
+try:
+    from distributed.actor import ProxyRPC
+except ImportError:  # distributed does not promise to keep it
+    ProxyRPC = None
 
 # Delayed rows, labels and weights of a partition; rows may be a `StoreBlock`, weights None.
 Lazy = tuple[Any, Any, Any]
@@ -129,16 +133,16 @@ class Cluster:
         self.groups = [
             (home, [k for k in self.used if self.held[k].home == home]) for home in homes
         ]
-        self.actors = {home: self.actors.get(home) or self._actor(home) for home in homes}
+        for home in set(homes) - set(self.actors):
+            self.actors[home] = self.client.submit(
+                *(worker.PartitionActor, self.token, formulation, self.firsts),
+                key=f"dualsweep-home-{uuid4().hex[:12]}",
+                workers=[home],
+                actor=True,
+            )
+        self.actors = {home: self.actors[home] for home in homes}
         self._wait(list(self.actors.values()))
         self.direct = self.client.sync(self._reach, homes)
-
-    def _actor(self, home: str) -> Future:
-        key = f"dualsweep-home-{uuid4().hex[:12]}"
-        given = self.token, self.formulation, self.firsts
-        return self.client.submit(
-            worker.PartitionActor, *given, key=key, workers=[home], actor=True
-        )
 
     async def _reach(self, homes: list[str]) -> bool:
         """Return whether workers can be reached from here."""
@@ -154,21 +158,18 @@ class Cluster:
         since = None  # the first loss
         while True:
             losses = self.losses
+            with self._lock:  # not in the event loop: a thread with the lock may wait for that
+                groups = [(home, self.actors[home], chosen) for home, chosen in self.groups]
             try:
-                return self._ask(asked, sent)
+                answer: Answer = self.client.sync(self._answers, groups, asked, sent)
+                return answer
             except WorkerLostError as error:
                 since = since or monotonic()
                 self._recover(losses, error, since)
 
-    def _ask(self, asked: worker.Asked, sent: tuple[object, ...]) -> Answer:
-        with self._lock:  # not in the event loop: a thread with the lock may wait for that
-            groups = [(home, self.actors[home].key, chosen) for home, chosen in self.groups]
-        answer: Answer = self.client.sync(self._answers, groups, asked, sent)
-        return answer
-
     async def _answers(
         self,
-        groups: list[tuple[str, str, list[int]]],
+        groups: list[tuple[str, Future, list[int]]],
         asked: worker.Asked,
         sent: tuple[object, ...],
     ) -> Answer:
@@ -193,21 +194,25 @@ class Cluster:
                 call.cancel()
         return reduce(Answer.plus, [call.result() for call in calls])
 
-    async def _call(self, home: str, actor: str, *arguments: object) -> Answer:
-        rpc = self.client.rpc(home) if self.direct else ProxyRPC(self.client.scheduler, home)
+    async def _call(self, home: str, actor: Future, *arguments: object) -> Answer:
+        answer: Answer
         try:
+            if not self.direct and ProxyRPC is None:  # a task is slower
+                answer = await self.client.submit(worker.ask, actor, *arguments, pure=False)
+                return answer
+            rpc = self.client.rpc(home) if self.direct else ProxyRPC(self.client.scheduler, home)
             reply = await rpc.actor_execute(
-                function="answer", actor=actor, args=[to_serialize(each) for each in arguments]
+                function="answer", actor=actor.key, args=[to_serialize(each) for each in arguments]
             )
         except OSError as error:
             raise WorkerLostError from error
-        except KeyError as error:  # no such actor
+        except KeyError as error:  # no such actor, or partition
             raise WorkerLostError(home) from error
         if reply["status"] != "OK":
             if isinstance(reply["exception"], KeyError):  # no such partition
                 raise WorkerLostError(home) from reply["exception"]
             raise reply["exception"]
-        answer: Answer = reply["result"]
+        answer = reply["result"]
         return answer
 
     def _recover(self, losses: int, error: WorkerLostError, since: float) -> None:

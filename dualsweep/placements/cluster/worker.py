@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, reduce
 from itertools import islice
 from pathlib import Path
 from threading import RLock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 from weakref import finalize
 
@@ -23,7 +23,7 @@ from ...io.store import Store, open_store
 from ...newton.slacks import MemoryProblem
 from ...problems.labels import count_classes
 from ...rows.layouts import as_rows, check_sparse
-from ...rows.passes import Passes, passes_over
+from ...rows.passes import passes_over
 from ...training.formulations import Formulation, LabelledRows
 from ..memory import check_finite
 from .partitions import WITHOUT_ROWS, Answer, Partition, Question
@@ -78,10 +78,6 @@ def _store(path: str, fingerprint: str) -> Store:
     return store
 
 
-def _load(path: Path, mapped: bool = False) -> Matrix:
-    return joblib.load(path, mmap_mode="r" if mapped else None)
-
-
 @dataclass(eq=False)
 class _Held:
     """A partition that this worker holds, and what training keeps of it."""
@@ -113,17 +109,15 @@ class _Held:
                 assert self.read is not None
                 X = self.read(rows is not None and not with_rows)
             passes = passes_over(as_rows(X, formulation.bias), Workers())
-            rows = replace(rows or self._labelled(formulation, passes, first), passes=passes)
+            if rows is None:
+                labels = formulation.encode(self.y)
+                weight = None if self.weight is None else self.weight.astype(np.float64)
+                cost = formulation.costs(labels, weight, all_rows=False)
+                rows = LabelledRows(passes, passes.sqnorms(), labels, cost)
+                check_finite(rows.sqnorm, first)
+            rows = replace(rows, passes=passes)
             self.known = replace(rows, passes=None) if self.X is None else rows
         return formulation.problem(p, rows)
-
-    def _labelled(self, formulation: Formulation, passes: Passes, first: int) -> LabelledRows:
-        labels = formulation.encode(self.y)
-        weight = None if self.weight is None else self.weight.astype(np.float64)
-        cost = formulation.costs(labels, weight, all_rows=False)
-        sqnorm = passes.sqnorms()
-        check_finite(sqnorm, first)
-        return LabelledRows(passes, sqnorm, labels, cost)
 
 
 _held: dict[tuple[str, int], _Held] = {}  # by training and number of the partition
@@ -156,7 +150,7 @@ def hold(
             if read is None:
                 path = Path(worker.local_directory) / f"dualsweep-{held.born}"
                 joblib.dump(X, path)
-                held.read = partial(_load, path)
+                held.read = lambda mapped: joblib.load(path, "r" if mapped else None)
                 finalize(held, path.unlink, missing_ok=True)
         _held[token, k] = held
     n_rows, n_features = X.shape
@@ -192,6 +186,12 @@ class PartitionActor:
             held.parts[p] = Partition(problem, settings.schedule, (settings.seed, p, k))
         answer = asked.question(held.parts[p], problem, *sent, **asked.numbers)
         return answer._replace(born={k: held.born})
+
+
+def ask(actor: Any, *arguments: object) -> Answer:
+    """Ask an actor in a task."""
+    answer: Answer = actor.answer(*arguments).result()
+    return answer
 
 
 def signed_duals(
