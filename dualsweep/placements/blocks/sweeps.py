@@ -104,7 +104,8 @@ class BlockProblem(RemoteProblem):
     def chunks(self, order: Array | None = None) -> Iterator[Chunk]:
         """Yield groups of blocks that fit, in this order, while the next one is being read.
 
-        A group is emptied when the next one is asked for.
+        A group is emptied when the next one is asked for. Variables of a nested loop would keep a
+        block of it: comprehensions and functions do not.
         """
         groups: list[list[int]] = []
         room = -1
@@ -139,7 +140,14 @@ class BlockProblem(RemoteProblem):
     ) -> Array:
         totals = np.zeros(N_TOTALS)
         for chunk in self.chunks():
-            _add_totals(chunk, alpha, w, length, compensated, totals)
+            for found in [
+                block.totals(
+                    *(alpha[rows], w, length, np.empty(len(block.candidates))),
+                    compensated=compensated,
+                )
+                for rows, block in chunk
+            ]:
+                totals += found
         return totals
 
     def find_flaw(self, alphas: list[BlockDuals], w: Array) -> str | None:
@@ -149,15 +157,12 @@ class BlockProblem(RemoteProblem):
         """
         weights, size = np.zeros_like(w), 0.0
         for chunk in self.chunks():
-            if not _are_feasible(chunk, alphas):
+            if not all(block.is_feasible(alpha[rows]) for alpha in alphas for rows, block in chunk):
                 return "alpha is not within its bounds"
-            size += _summed(chunk, alphas[0])
+            size += sum(block.summed(alphas[0][rows]) for rows, block in chunk)
             _add_weights(chunk, alphas[0], weights)
         same = float(np.linalg.norm(weights - w)) <= SAME_WEIGHTS * size
         return None if same else "w is not the weights of alpha"
-
-
-# Functions rather than nested loops, whose variables would keep a block of the group before.
 
 
 def _add_weights(chunk: Chunk, alpha: BlockDuals, w: Array, compensated: bool = False) -> None:
@@ -165,22 +170,6 @@ def _add_weights(chunk: Chunk, alpha: BlockDuals, w: Array, compensated: bool = 
     for rows, block in chunk:
         block.fill_weights(alpha[rows], part, compensated=compensated)
         w += part
-
-
-def _add_totals(
-    chunk: Chunk, alpha: BlockDuals, w: Array, length: float, compensated: bool, totals: Array
-) -> None:
-    for rows, block in chunk:
-        slack = np.empty(len(block.candidates))
-        totals += block.totals(alpha[rows], w, length, slack, compensated=compensated)
-
-
-def _are_feasible(chunk: Chunk, alphas: list[BlockDuals]) -> bool:
-    return all(block.is_feasible(alpha[rows]) for alpha in alphas for rows, block in chunk)
-
-
-def _summed(chunk: Chunk, alpha: BlockDuals) -> float:
-    return sum(block.summed(alpha[rows]) for rows, block in chunk)
 
 
 class BlockSweeper:
