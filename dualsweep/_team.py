@@ -31,7 +31,6 @@ DISMISSED, NO_PART = -1, -2  # instead of a phase
 # they are read at once: the phase, its number of parts, and in the lowest bits how many were begun.
 BEGUN, DONE, LEFT = 0, 8, 16
 PART_BITS, PHASE_BITS = 20, 40
-ENDED = -(1 << 62)
 
 # Polls for a part before a thread leaves, about a millisecond. PAUSE: seconds between two looks of
 # the leader at whether all parts are done.
@@ -62,7 +61,7 @@ class Team:
 
     def dismiss(self) -> None:
         """Let go of the threads that wait for the next phase."""
-        end_phases(self.numbers)
+        open_phase(self.numbers, DISMISSED, 0)
 
     def _call(self, wanted: int) -> None:
         """Call threads until this many are inside the kernel or about to enter it."""
@@ -121,15 +120,9 @@ def are_done(team: Array, count: int) -> bool:
 
 @jit
 def open_phase(team: Array, phase: int, count: int) -> None:
-    """Offer the parts of a phase."""
+    """Offer the parts of a phase; none are left once it is DISMISSED."""
     _store(team, DONE, 0)
     _store(team, BEGUN, phase << PHASE_BITS | count << PART_BITS)
-
-
-@jit
-def end_phases(team: Array) -> None:
-    """Offer nothing more."""
-    _store(team, BEGUN, ENDED)
 
 
 @intrinsic(lambda array, index: array[index], INT64, None, INT64)

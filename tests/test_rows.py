@@ -9,8 +9,9 @@ from naive import augment
 from dualsweep._threads import Workers
 from dualsweep.rows.functions import (
     row_axpy,
+    row_count,
     row_dot,
-    row_entries,
+    row_entry,
     row_outer,
     row_prefetch,
     row_prefetch_head,
@@ -48,7 +49,9 @@ def run_multiclass(rows, classes, steps, W, scores, few, scratch):
 @numba.njit
 def run_entries(rows, values, places, counts):
     for i in range(counts.shape[0]):
-        counts[i] = row_entries(rows, i, values[i], places[i])
+        counts[i] = row_count(rows, i)
+        for e in range(counts[i]):
+            values[i, e], places[i, e] = row_entry(rows, i, e)
 
 
 @numba.njit

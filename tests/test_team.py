@@ -10,7 +10,7 @@ import pytest
 
 from dualsweep import _team
 from dualsweep._jit import jit
-from dualsweep._team import DISMISSED, NO_PART, end_phases, finish_part, next_part, open_phase
+from dualsweep._team import DISMISSED, NO_PART, finish_part, next_part, open_phase
 from dualsweep._threads import Workers
 
 
@@ -53,7 +53,7 @@ def test_who_finds_nothing_to_do_leaves_and_comes_back():
     open_phase(team, 0, 2)
     assert add_in_turn(values, team, 9) == NO_PART
     np.testing.assert_array_equal(values, [1, 1, 0])
-    end_phases(team)
+    open_phase(team, DISMISSED, 0)
     assert add_in_turn(values, team, 9) == DISMISSED
     np.testing.assert_array_equal(values, [1, 1, 0])
     assert team[_team.LEFT] == 3

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._jit import DOT_MATH, FUSED_MATH, generic, implements, item_size, jit_inline, prefetch
+from .._jit import DOT_MATH, FUSED_MATH, generic, implements, item_size, prefetch
 from .._typing import Array, Int
 from .layouts import AnyRows, CSRRows, DenseRows, Rows
 
@@ -193,15 +193,6 @@ def _entry_dense(rows: DenseRows, i: int, e: int) -> tuple[float, Int]:
     if e < rows.n_features:
         return np.float64(rows.data[i, e]), np.int64(e)
     return np.float64(rows.bias), np.int64(rows.n_features)
-
-
-@jit_inline
-def row_entries(rows: Rows, i: int, values: Array, places: Array) -> int:
-    """Fill in the entries of row i and where they are, the bias last; return how many."""
-    n = row_count(rows, i)
-    for e in range(n):
-        values[e], places[e] = row_entry(rows, i, e)
-    return n
 
 
 @implements(row_prefetch_head, CSRRows)

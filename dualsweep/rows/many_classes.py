@@ -7,7 +7,7 @@ import numpy as np
 from .._jit import DOT_MATH, FUSED_MATH, generic, implements, jit
 from .._lanes import add_outer_lanes, add_scores_lanes
 from .._typing import Array
-from .functions import row_entries
+from .functions import row_count, row_entry
 from .layouts import AnyRows, CSRRows, DenseRows, Rows
 
 
@@ -184,7 +184,9 @@ def add_outer_many(
     for t in range(members.shape[0]):
         if counts[t] == 0:
             continue
-        entries = row_entries(rows, members[t], values, places)
+        entries = row_count(rows, members[t])
+        for e in range(entries):
+            values[e], places[e] = row_entry(rows, members[t], e)
         for a in range(counts[t]):
             for c in range(a + 1):
                 one, other = classes[t, a], classes[t, c]

@@ -148,10 +148,12 @@ class Passes:
         self, members: Array, coef: Numbers, out: Array, most_rows: float = float("inf")
     ) -> None:
         """Add ``sum_i coef_i x_i`` to `out`; `coef` is asked for at most `most_rows` at a time."""
+        k = n_columns(out)
 
-        @in_chunks(min(_tuning.CHUNK / n_columns(out), most_rows))
+        @in_chunks(min(_tuning.CHUNK / k, most_rows))
         def add(chunk: slice, W: Array) -> None:
-            _add(self.rows, members[chunk], coef(chunk), W)
+            scratch = np.empty(k, np.int64), np.empty(k), np.empty(k)
+            _add_rows(self.rows, members[chunk], coef(chunk), W, *scratch)
 
         self.add_parts(add, self.parts_to_add(len(members), out.size), out)
 
@@ -365,12 +367,6 @@ def _responses(rows: AnyRows, members: Array, W: Array) -> Array:
     out = np.empty((len(members), *W.shape[1:]))
     _respond(rows, members, W, out)
     return out
-
-
-def _add(rows: Rows, members: Array, coef: Array, W: Array) -> None:
-    """Add a chunk to weights."""
-    k = n_columns(W)
-    _add_rows(rows, members, coef, W, np.empty(k, np.int64), np.empty(k), np.empty(k))
 
 
 @jit
