@@ -1,7 +1,7 @@
 """Digests of what a kernel is made of: its code, and all that its code refers to.
 
-A comment, a docstring, the number of a line, the place of a file or its time is no part of it. A
-function of another module that a kernel calls is, and so is a constant, by its value.
+Comments, docstrings, line numbers, and the place and time of a file do not count. Functions that a
+kernel calls in other modules do, and so do the values of constants.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class _Reader:
         if made_of is not None:
             return f"compiled {self.value(options_of(value))} {self.value(made_of)}"
         text = repr(value)
-        # An address is another one in each process: what has no other description is new each time.
+        # An address differs in each process: what has no other description is new each time.
         return text if " at 0x" not in text else os.urandom(16).hex()
 
     def _code(self, code: CodeType, docstring: str | None = None) -> str:

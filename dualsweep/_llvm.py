@@ -1,7 +1,7 @@
 """Intrinsics: functions of kernels whose code is written instruction by instruction.
 
-llvmlite gives up types of pointers, and numba with it. So whoever computes an address or loads from
-one says what is there; pointers that have no types are taken as they are.
+llvmlite is giving up typed pointers, and numba with it. So code that computes an address, or loads
+from one, says what is there; and pointers without types are used as they are.
 """
 
 from __future__ import annotations

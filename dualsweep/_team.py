@@ -153,6 +153,6 @@ def _add_one(call: Call) -> ir.Value:
 
 @intrinsic(lambda: None, types.void)
 def _pause(call: Call) -> None:
-    """Leave the core to its other thread for a moment, where there is an instruction for that."""
+    """Leave the core to its other thread for a moment, if the processor can."""
     if platform.machine() in ("x86_64", "AMD64"):
         call.instruct("llvm.x86.sse2.pause")

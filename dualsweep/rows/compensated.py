@@ -50,6 +50,16 @@ def _plus_product(total: float, low: float, a: float, b: float) -> tuple[float, 
     return total, low + (lost + fused(a, b, -product))
 
 
+@jit_inline
+def _plus_response(rows: Rows, i: int, w: Array, total: float) -> float:
+    """Return ``total + X[i] @ w``, the bias included."""
+    low = 0.0
+    for e in range(row_count(rows, i)):
+        value, place = row_entry(rows, i, e)
+        total, low = _plus_product(total, low, value, w[place])
+    return total + low
+
+
 @implements(row_count, CompensatedRows)
 def _count(rows: CompensatedRows, i: int) -> int:
     return row_count(rows.rows, i)
@@ -57,12 +67,8 @@ def _count(rows: CompensatedRows, i: int) -> int:
 
 @implements(row_slack, CompensatedRows)
 def _slack(rows: CompensatedRows, i: int, w: Array, goal: float, y: float) -> float:
-    plain = rows.rows
-    total, low = -y * goal, 0.0  # exact, as all that y multiplies
-    for e in range(row_count(plain, i)):
-        value, place = row_entry(plain, i, e)
-        total, low = _plus_product(total, low, value, w[place])
-    return -y * (total + low)
+    # Products with y are exact.
+    return -y * _plus_response(rows.rows, i, w, -y * goal)
 
 
 @implements(row_rounding, CompensatedRows)
@@ -75,13 +81,8 @@ def _rounding(rows: CompensatedRows, i: int, goal: float, reach: float) -> float
 
 @implements(row_scores, CompensatedRows)
 def _scores(rows: CompensatedRows, i: int, W: Array, out: Array) -> None:
-    plain = rows.rows
     for m in range(out.shape[0]):
-        total, low = 0.0, 0.0
-        for e in range(row_count(plain, i)):
-            value, place = row_entry(plain, i, e)
-            total, low = _plus_product(total, low, value, W[place, m])
-        out[m] = total + low
+        out[m] = _plus_response(rows.rows, i, W[:, m], 0.0)
 
 
 @jit

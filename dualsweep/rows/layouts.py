@@ -64,8 +64,12 @@ def as_rows(X: Matrix, bias: float, workers: Workers | None = None) -> Rows:
     X, d = _native(X), X.shape[1]
     indices, indptr = _compressed(X, X.shape[0], "CSR")
     indices, indptr = _read_only(indices), _read_only(indptr.astype(np.int64, copy=False))
-    inside, increasing = _inspected(indices, indptr, d, workers or Workers())
-    _check_inside(inside, d, "CSR", "column")
+    parts = cut(len(indptr) - 1, max(min(PARTS, len(indices) // PART_ENTRIES), 1))
+    inspected = (workers or Workers()).map(
+        lambda part: _inspect_indices(indices, indptr[part.start : part.stop + 1], d), parts
+    )
+    _check_inside(all(inside for inside, _ in inspected), d, "CSR", "column")
+    increasing = all(increasing for _, increasing in inspected)
     if not increasing and _has_duplicates(indices, indptr, np.full(d, -1)):
         X = X.copy()
         X.sum_duplicates()
@@ -169,18 +173,9 @@ def cut(n: int, count: int) -> list[slice]:
     return [slice(n * p // count, n * (p + 1) // count) for p in range(count)]
 
 
-def _inspected(indices: Array, indptr: Array, d: int, workers: Workers) -> tuple[bool, bool]:
-    """Do `_inspect_indices` in parts that threads share."""
-    parts = cut(len(indptr) - 1, max(min(PARTS, len(indices) // PART_ENTRIES), 1))
-    found = workers.map(
-        lambda part: _inspect_indices(indices, indptr[part.start : part.stop + 1], d), parts
-    )
-    return all(inside for inside, _ in found), all(increasing for _, increasing in found)
-
-
 @jit
 def _inspect_indices(indices: Array, indptr: Array, d: int) -> tuple[bool, bool]:
-    """Tell whether all column indices are below d, and whether those of every row increase."""
+    """Return whether all column indices are below d, and whether those of every row increase."""
     inside, increasing = True, True
     for i in range(indptr.shape[0] - 1):
         previous: Int = -1
@@ -196,7 +191,7 @@ def _inspect_indices(indices: Array, indptr: Array, d: int) -> tuple[bool, bool]
 
 @jit
 def _has_duplicates(indices: Array, indptr: Array, last_row: Array) -> bool:
-    """Tell whether a row stores some column twice; `last_row` is -1 for every column."""
+    """Return whether a row stores some column twice; `last_row` is -1 for every column."""
     for i in range(indptr.shape[0] - 1):
         for j in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
             if last_row[indices[j]] == i:
