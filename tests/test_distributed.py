@@ -241,9 +241,23 @@ def test_what_cannot_be_trained_is_refused(client, text):
         model.fit(da.from_array(broken, chunks=(300, -1)), y)
 
 
+def hide_workers(monkeypatch, proxied):
+    """Let only the scheduler reach workers, by `ProxyRPC` or by tasks."""
+
+    async def unreachable(self, homes):
+        return False
+
+    monkeypatch.setattr(Cluster, "_reach", unreachable)
+    if not proxied:
+        monkeypatch.setattr("dualsweep.placements.cluster.client.ProxyRPC", None)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize(("method", "at"), [("sweeps", 3), ("sweeps", 9), ("newton", 7)])
-def test_a_worker_that_is_killed(mortal, text, wide, monkeypatch, method, at):
+def test_a_worker_that_is_killed(mortal, text, wide, monkeypatch, method, at, hidden):
     """In the middle of training, its partitions are computed again, and the certificate holds."""
+    if hidden:
+        hide_workers(monkeypatch, proxied=False)
     X, y = wide if method == "sweeps" else text
     asked = []
     ask = Cluster.ask
@@ -309,14 +323,7 @@ def test_rows_past_the_memory_of_workers_are_read_from_disk(small, text, wide, d
 
 @pytest.mark.parametrize("proxied", [True, False])
 def test_workers_that_only_the_scheduler_can_reach(client, text, monkeypatch, proxied):
-    """By `ProxyRPC`, which distributed does not promise to keep, or by tasks."""
-
-    async def unreachable(self, homes):
-        return False
-
-    monkeypatch.setattr(Cluster, "_reach", unreachable)
-    if not proxied:
-        monkeypatch.setattr("dualsweep.placements.cluster.client.ProxyRPC", None)
+    hide_workers(monkeypatch, proxied)
     X, y = text
     assert_certified(LinearSVC(C=0.1, random_state=0).fit(delayed_blocks(X, y)), X, y)
 

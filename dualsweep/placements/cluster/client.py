@@ -196,17 +196,23 @@ class Cluster:
 
     async def _call(self, home: str, actor: Future, *arguments: object) -> Answer:
         answer: Answer
+        if not self.direct and ProxyRPC is None:  # a task is slower
+            given = worker.ask, actor, *arguments
+            try:
+                answer = await self.client.submit(*given, workers=[home], pure=False)
+            except Exception as error:
+                if isinstance(error, KeyError) or actor.status != "finished":  # as below
+                    raise WorkerLostError(home) from error
+                raise
+            return answer
+        rpc = self.client.rpc(home) if self.direct else ProxyRPC(self.client.scheduler, home)
         try:
-            if not self.direct and ProxyRPC is None:  # a task is slower
-                answer = await self.client.submit(worker.ask, actor, *arguments, pure=False)
-                return answer
-            rpc = self.client.rpc(home) if self.direct else ProxyRPC(self.client.scheduler, home)
             reply = await rpc.actor_execute(
                 function="answer", actor=actor.key, args=[to_serialize(each) for each in arguments]
             )
         except OSError as error:
             raise WorkerLostError from error
-        except KeyError as error:  # no such actor, or partition
+        except KeyError as error:  # no such actor
             raise WorkerLostError(home) from error
         if reply["status"] != "OK":
             if isinstance(reply["exception"], KeyError):  # no such partition

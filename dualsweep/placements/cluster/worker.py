@@ -158,7 +158,7 @@ def hold(
 
 
 class PartitionActor:
-    """Answers for the partitions of a worker; `firsts` are the first rows of all partitions."""
+    """What answers for a worker's partitions; `firsts` are the first rows of all partitions."""
 
     def __init__(self, token: str, formulation: Formulation, firsts: list[int]) -> None:
         self.token, self.formulation, self.firsts = token, formulation, firsts
