@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import starmap
 
 import numpy as np
 
@@ -138,15 +139,13 @@ class BlockProblem(RemoteProblem):
     def totals(
         self, alpha: BlockDuals, w: Array, length: float, slack: None, *, compensated: bool = False
     ) -> Array:
+        def of_block(rows: slice, block: Problem) -> Array:
+            slack = np.empty(len(block.candidates))
+            return block.totals(alpha[rows], w, length, slack, compensated=compensated)
+
         totals = np.zeros(N_TOTALS)
         for chunk in self.chunks():
-            for found in [
-                block.totals(
-                    *(alpha[rows], w, length, np.empty(len(block.candidates))),
-                    compensated=compensated,
-                )
-                for rows, block in chunk
-            ]:
+            for found in starmap(of_block, chunk):
                 totals += found
         return totals
 

@@ -133,14 +133,16 @@ class Cluster:
         self.groups = [
             (home, [k for k in self.used if self.held[k].home == home]) for home in homes
         ]
-        for home in set(homes) - set(self.actors):
-            self.actors[home] = self.client.submit(
+        self.actors = {
+            home: self.actors.get(home)
+            or self.client.submit(
                 *(worker.PartitionActor, self.token, formulation, self.firsts),
                 key=f"dualsweep-home-{uuid4().hex[:12]}",
                 workers=[home],
                 actor=True,
             )
-        self.actors = {home: self.actors[home] for home in homes}
+            for home in homes
+        }
         self._wait(list(self.actors.values()))
         self.direct = self.client.sync(self._reach, homes)
 
