@@ -20,7 +20,7 @@ from ..placements import TrainingSet
 from ..problems.run import certificate_of
 from ..solvers.momentum import Momentum
 from ..training import Context, Settings, train
-from ..training.claims import Duals, Statement, Vectors, bounds_of, provable
+from ..training.claims import Claim, Duals, Vectors, bounds_of, provable
 from ..training.formulations import FORMULATIONS
 from ..training.progress import on_each_compilation
 from ._command import Command
@@ -152,9 +152,9 @@ def _prove() -> None:
     """Compute the bounds of a proof."""
     ones = np.ones(2)
     loss = provable(loss_named("epsilon_insensitive"))
-    problem = Statement(ones[:, None], None, ones, ones, loss, None, 1.0, 1)
     vectors = Vectors(np.ones((1, 1)), np.ones(1))
-    bounds_of(problem, ones, vectors, Duals(np.arange(2), np.zeros(2, np.int64), ones))
+    duals = Duals(np.arange(2), np.zeros(2, np.int64), ones)
+    bounds_of(Claim(ones[:, None], ones, ones, ones, loss, None, 1.0, vectors, duals))
 
 
 def _read_text() -> None:

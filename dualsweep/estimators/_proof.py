@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from .._host import to_host
+from .._typing import Array, Sparse
 from ..io._files import check_target
 from ..io.proof import ProvenProblem, write_proof
 from ..kernels.certificate import relative
@@ -20,8 +21,8 @@ from ..problems.labels import encode_labels
 from ..rows.blocks import Blocks
 from ..training import Settings
 from ..training.claims import (
+    Claim,
     Duals,
-    Statement,
     Vectors,
     binary_duals,
     bounds_of,
@@ -152,10 +153,13 @@ def prove(
     """
     if y is None:
         y = labels_of(X)
-    problem, classes, labels = _statement(settings, X, y, weight)
+    regression = settings.loss in REGRESSION_LOSSES
+    classes, codes = (None, as_targets(y)) if regression else encode_labels(y, weight)
     if classes is not None and not np.array_equal(classes, to_host(model.classes_)):
         raise ValueError("The classes of y are not those of the model.")
-    vectors = vectors_of(model, problem.X.shape[1])
+    formulation = formulation_of(settings, classes, settings.class_weight)
+    cost = formulation.costs(codes, weight)
+    vectors = vectors_of(model, X.shape[1])
     if duals.shape[0] != len(vectors.intercept):
         raise ValueError(
             f"The model has {len(vectors.intercept)} rows of weights, but {duals.shape[0]} of dual "
@@ -165,43 +169,27 @@ def prove(
         raise ValueError("The model has an intercept_ that is not 0, but fit_intercept=False.")
     rows = X.read(0)[0] if isinstance(X, Blocks) else X
     intercept = f"penalized {float(settings.bias)!r}" if settings.fit_intercept else "none"
+    joint = settings.multi_class if formulation.together else None
     about = {
-        "formulation": problem.joint or ("regression" if classes is None else "one_versus_rest"),
-        "loss": "hinge" if problem.joint else settings.loss,
+        "formulation": joint or ("regression" if regression else "one_versus_rest"),
+        "loss": "hinge" if joint else settings.loss,
         "epsilon": repr(float(settings.epsilon)),
         "intercept": "free" if settings.free_intercept else intercept,
         "classes": " ".join(map(repr, _numbers_of(classes, y))),
         "precision": "32" if rows.dtype == np.float32 else "64",
         "rows": str(X.shape[0]),
         "features": str(X.shape[1]),
-        "data": digest(X, labels),
+        "data": digest(X, codes if regression else np.array(_numbers_of(y, y))),
     }
     found: list[tuple[float, float]] = []
 
     def proven() -> Iterator[ProvenProblem]:
-        for one in _problems(problem, settings, vectors, duals, classes):
+        for one in _problems(formulation, X, codes, cost, vectors, duals):
             found.append((one.primal, one.dual))
             yield one
 
-    write_proof(Path(path), about, float(settings.C), problem.cost, proven(), force=force)
+    write_proof(Path(path), about, float(settings.C), cost, proven(), force=force)
     return found
-
-
-def _statement(settings: Settings, X: Any, y: Any, weight: Any) -> tuple[Statement, Any, Any]:
-    """Return the problem, its classes (None for regression) and the labels as numbers."""
-    bias = 0.0 if settings.free_intercept else float(settings.bias)
-    if settings.loss in REGRESSION_LOSSES:
-        target = as_targets(y)
-        formulation = formulation_of(settings)
-        cost, loss = formulation.costs(target, weight), provable(formulation.loss)
-        return Statement(X, None, target, cost, loss, None, bias, 1), None, target
-    classes, codes = encode_labels(y, weight)
-    formulation = formulation_of(settings, classes, settings.class_weight)
-    cost, loss = formulation.costs(codes, weight), provable(formulation.loss)
-    joint = settings.multi_class if formulation.together else None
-    labels = np.array(_numbers_of(y, y))
-    n_vectors = len(classes) if joint else 1
-    return Statement(X, codes, None, cost, loss, joint, bias, n_vectors), classes, labels
 
 
 def _numbers_of(labels: Any, y: Any) -> list[float]:
@@ -222,35 +210,29 @@ def _numbers_of(labels: Any, y: Any) -> list[float]:
 
 
 def _problems(
-    problem: Statement, settings: Settings, vectors: Vectors, duals: Any, classes: Any
+    formulation: Any, X: Any, codes: Array, cost: Array, vectors: Vectors, duals: Sparse
 ) -> Iterator[ProvenProblem]:
     """Yield the problems of a training with their bounds."""
-    if problem.joint:
-        coef, intercept = vectors
-        if len(coef) == 1:  # the shortest two vectors with this difference
-            coef = np.concatenate([-0.5 * coef, 0.5 * coef])
-            intercept = np.concatenate([-0.5 * intercept, 0.5 * intercept])
-        found = joint_duals(duals, problem.codes, problem.cost, problem.joint)
-        vectors = Vectors(coef, intercept)
-        bounds = bounds_of(problem, None, vectors, found)
-        parts = [
-            (found.rows[found.columns == m], found.values[found.columns == m])
-            for m in range(len(coef))
-        ]
-        yield ProvenProblem(0, *bounds, *vectors, parts)
-        return
-    numbers = [0] if classes is None else [1] if len(classes) == 2 else range(len(classes))
-    for p, number in enumerate(numbers):
-        sign = np.ones(problem.n_rows)
-        if classes is not None:
-            sign[problem.codes != number] = -1.0
-        alpha = duals[[p]].toarray()[0] * sign
-        alpha = binary_duals(alpha, sign, problem.cost, problem.loss, settings.free_intercept)
-        rows = np.flatnonzero(alpha)
-        found = Duals(rows, np.zeros(len(rows), np.int64), alpha[rows])
-        own = Vectors(vectors.coef[[p]], vectors.intercept[[p]])
-        bounds = bounds_of(problem, sign, own, found)
-        yield ProvenProblem(number, *bounds, *own, [(rows, alpha[rows])])
+    settings, classes = formulation.settings, formulation.classes
+    loss, target = provable(formulation.loss), codes if classes is None else None
+    bias = 0.0 if settings.free_intercept else float(settings.bias)
+    model_weights = np.column_stack(vectors)
+    for p in range(len(formulation.names)):
+        weights = np.atleast_2d(formulation.problem_weights(p, model_weights).T)
+        if formulation.together:
+            y, joint = codes, settings.multi_class
+            found = joint_duals(duals, codes, cost, joint)
+        else:
+            y, joint = formulation.signs(p, codes), None
+            alpha = duals[[p]].toarray()[0] * y
+            alpha = binary_duals(alpha, y, cost, loss, settings.free_intercept)
+            rows = np.flatnonzero(alpha)
+            found = Duals(rows, np.zeros_like(rows), alpha[rows])
+        own = Vectors(weights[:, :-1], weights[:, -1])
+        bounds = bounds_of(Claim(X, y, target, cost, loss, joint, bias, own, found))
+        columns = [found.columns == m for m in range(len(weights))]
+        parts = [(found.rows[column], found.values[column]) for column in columns]
+        yield ProvenProblem(formulation.positives[p], *bounds, *own, parts)
 
 
 def vectors_of(model: Any, n_features: int) -> Vectors:

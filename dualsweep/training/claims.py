@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import sha256
 from math import frexp, fsum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,32 +22,13 @@ from .._typing import Array, Matrix, Sparse
 from ..kernels.products import PRODUCT_ERROR, add_responses, add_weighted_rows
 from ..losses import LOSSES, REGRESSION_LOSSES, Box, Loss
 from ..rows.blocks import Blocks
-from .formulations import clipped
+from .formulations import clipped, unsigned
 
 # Twice `PRODUCT_ERROR`: the other half is for the few operations on its results.
 ERROR = 2.0 * PRODUCT_ERROR
 
 # Sums of the dual variables of a row that are this near to its cost are compared exactly.
 NEARLY = 1.0 - 1e-9
-
-
-@dataclass(frozen=True)
-class Statement:
-    """A problem as a proof states it, but for the numbers of `Settings`."""
-
-    X: Matrix | Blocks  # rows in memory, or blocks
-    codes: Any  # number of each row's class; of regression None
-    target: Any  # of regression; of classes None
-    cost: Array
-    loss: Box
-    joint: str | None  # crammer_singer or weston_watkins
-    bias: float  # 0 if there is no penalised intercept
-    n_vectors: int  # of weights
-
-    @property
-    def n_rows(self) -> int:
-        """Rows, with and without a cost."""
-        return len(self.cost)
 
 
 class Vectors(NamedTuple):
@@ -61,8 +42,23 @@ class Duals(NamedTuple):
     """The dual variables of a problem that are not 0, by row and then by vector."""
 
     rows: Array
-    columns: Array
+    columns: Array  # numbers of the vectors
     values: Array
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A problem, and the model and the dual point that bound its optimum."""
+
+    X: Matrix | Blocks
+    y: Array  # the sign of each row; if all classes are trained at once, the number of its class
+    target: Array | None  # of regression
+    cost: Array
+    loss: Box
+    joint: str | None  # crammer_singer or weston_watkins
+    bias: float  # 0 if there is no penalised intercept
+    vectors: Vectors
+    duals: Duals
 
 
 def digest(X: Matrix | Blocks, labels: Array) -> str:
@@ -82,13 +78,10 @@ def digest(X: Matrix | Blocks, labels: Array) -> str:
     return found.hexdigest()
 
 
-# The losses that proofs can state.
-STATED = [*LOSSES.values(), *REGRESSION_LOSSES.values()]
-
-
 def provable(loss: Loss) -> Box:
     """Return a loss that proofs can state; ValueError if it is another."""
-    if not (isinstance(loss, Box) and loss._replace(kink=0.0) in STATED):
+    stated = [*LOSSES.values(), *REGRESSION_LOSSES.values()]
+    if not (isinstance(loss, Box) and loss._replace(kink=0.0) in stated):
         raise ValueError(
             f"A proof states the hinge, squared and epsilon-insensitive losses, not {loss}. "
             "certify without proof takes all losses."
@@ -121,12 +114,7 @@ def binary_duals(alpha: Array, sign: Array, cost: Array, loss: Loss, free: bool)
 
 def joint_duals(signed: Sparse, codes: Array, cost: Array, joint: str) -> Duals:
     """Return feasible dual variables near signed ones of a model, all classes at once."""
-    found = signed.tocoo()
-    if signed.shape[0] == 1:
-        rows, columns, values = found.col, 1 - codes[found.col], 0.5 * np.abs(found.data)
-    else:
-        chosen = found.data < 0
-        rows, columns, values = found.col[chosen], found.row[chosen], -found.data[chosen]
+    rows, columns, values = unsigned(signed, codes)
     values = np.minimum(values, cost[rows])
     kept = np.flatnonzero((values > 0) & (columns != codes[rows]))
     kept = kept[np.lexsort((columns[kept], rows[kept]))]
@@ -151,21 +139,18 @@ def _within(values: list[float], cost: float) -> list[float]:
     return values
 
 
-def bounds_of(problem: Statement, sign: Any, vectors: Vectors, duals: Duals) -> tuple[float, float]:
-    """Return an upper bound on the objective, and a lower bound on the dual objective.
-
-    `sign` is 1 or -1 for each row, or None if all classes are trained at once. ValueError if one
-    of them is beyond float64.
-    """
+def bounds_of(claim: Claim) -> tuple[float, float]:
+    """Return an upper bound on the objective, and a lower bound on the dual objective."""
     try:
         with np.errstate(all="ignore"):
-            losses, sums = _scan(problem, sign, vectors, duals)
-            primal = _half_square(np.abs(vectors.coef)) + _sum_rounded_up(losses)
-            if problem.bias:
-                squares = sum(Fraction(b) ** 2 for b in vectors.intercept.tolist())
-                primal += squares / (2 * Fraction(problem.bias) ** 2)
-            dual = _linear_terms(problem, duals) - _half_square(sums)
-            dual -= _constant_term(problem, sign, duals)
+            losses, sums = _scan(claim)
+            primal = _half_square(np.abs(claim.vectors.coef)) + _sum_rounded_up(losses)
+            dual = _linear_terms(claim) - _half_square(sums)
+            if claim.bias:
+                squares = sum(Fraction(b) ** 2 for b in claim.vectors.intercept.tolist())
+                primal += squares / (2 * Fraction(claim.bias) ** 2)
+                sums = np.nextafter(np.abs(_sums_of_duals(claim)), np.inf)
+                dual -= Fraction(claim.bias) ** 2 * _half_square(sums)
         return _rounded(primal, np.inf), _rounded(dual, -np.inf)
     except (OverflowError, ValueError) as error:  # of fsum and Fraction: infinity or NaN
         raise ValueError(
@@ -174,44 +159,42 @@ def bounds_of(problem: Statement, sign: Any, vectors: Vectors, duals: Duals) -> 
         ) from error
 
 
-def _scan(
-    problem: Statement, sign: Any, vectors: Vectors, duals: Duals
-) -> tuple[list[float], Array]:
+def _scan(claim: Claim) -> tuple[list[float], Array]:
     """Return upper bounds on the losses of rows, and on the sizes of their weighted sums."""
-    n_features, k = problem.X.shape[1], problem.n_vectors
-    w, values = np.ascontiguousarray(vectors.coef.T), duals.values
-    if problem.joint is None:
-        values = values * sign[duals.rows]
+    n_features, k = claim.X.shape[1], len(claim.vectors.coef)
+    w, (dual_rows, columns, values) = np.ascontiguousarray(claim.vectors.coef.T), claim.duals
+    if claim.joint is None:
+        values = values * claim.y[dual_rows]
     sums = np.zeros((3, n_features, k))
     losses: list[float] = []
-    for start, piece in _pieces(problem.X, k):
+    for start, piece in _pieces(claim.X, k):
         rows = slice(start, start + piece.shape[0])
         arrays = piece.data, piece.indices.astype(np.int64), piece.indptr.astype(np.int64)
         scores = np.zeros((3, piece.shape[0], k))
-        scores[0] = vectors.intercept
+        scores[0] = claim.vectors.intercept
         add_responses(*arrays, w, scores)
-        cost = problem.cost[rows]
-        if problem.joint is None:
-            share = _single_losses(problem, rows, sign[rows], scores[:, :, 0])
+        cost = claim.cost[rows]
+        if claim.joint is None:
+            share = _single_losses(claim, rows, scores[:, :, 0])
             own = np.full(len(cost), -1)
         else:
-            own = problem.codes[rows]
-            share = _joint_losses(problem.joint, own, scores)
+            own = claim.y[rows]
+            share = _joint_losses(claim.joint, own, scores)
         used = cost > 0
         losses += np.nextafter(cost[used] * share[used], np.inf).tolist()
-        starts = np.searchsorted(duals.rows, np.arange(start, rows.stop + 1))
-        add_weighted_rows(*arrays, starts, duals.columns, values, own, sums)
+        starts = np.searchsorted(dual_rows, np.arange(start, rows.stop + 1))
+        add_weighted_rows(*arrays, starts, columns, values, own, sums)
     return losses, np.abs(sums[0] + sums[1]) * (1.0 + ERROR) + ERROR * sums[2]
 
 
-def _single_losses(problem: Statement, rows: slice, sign: Array, scores: Array) -> Array:
+def _single_losses(claim: Claim, rows: slice, scores: Array) -> Array:
     """Return upper bounds on the losses of rows at cost 1, for one vector of weights."""
-    target = np.ones(len(sign)) if problem.target is None else problem.target[rows]
+    sign, loss = claim.y[rows], claim.loss
+    target = np.ones(len(sign)) if claim.target is None else claim.target[rows]
     slack, rest = _two_sum(target, -sign * scores[0])
     rest -= sign * scores[1]
     slack += rest
     error = ERROR * (scores[2] + np.abs(rest) + np.abs(slack))
-    loss = problem.loss
     size = slack if loss.lower == 0.0 else np.abs(slack)
     size = np.nextafter(np.nextafter(size + error, np.inf) - loss.kink, np.inf)
     size = np.maximum(size, 0.0)
@@ -236,40 +219,34 @@ def _joint_losses(joint: str, own: Array, scores: Array) -> Array:
     return t.sum(axis=1) * (1.0 + ERROR * t.shape[1])
 
 
-def _linear_terms(problem: Statement, duals: Duals) -> Fraction:
+def _linear_terms(claim: Claim) -> Fraction:
     """Return a lower bound on the terms of the dual objective that need no rows."""
-    a, loss, cost = duals.values, problem.loss, problem.cost[duals.rows]
-    total = Fraction(0)
-    if problem.target is None:
+    rows, _, a = claim.duals
+    loss, total = claim.loss, Fraction(0)
+    if claim.target is None:
         total += Fraction(float(np.nextafter(fsum(a.tolist()), -np.inf)))
     else:
-        target = problem.target[duals.rows]
         sums, n = np.zeros((3, 1, 1)), len(a)
-        add_responses(target, np.arange(n), np.array([0, n]), a[:, None], sums)
+        add_responses(claim.target[rows], np.arange(n), np.array([0, n]), a[:, None], sums)
         high, low, error = map(Fraction, sums[:, 0, 0].tolist())
         total += high + low - Fraction(PRODUCT_ERROR) * error
         total -= Fraction(loss.kink) * _sum_rounded_up(np.abs(a).tolist())
-    if loss.diag and problem.joint is None:
-        quotients = np.nextafter(np.nextafter(a * a, np.inf) / cost, np.inf)
+    if loss.diag and claim.joint is None:
+        quotients = np.nextafter(np.nextafter(a * a, np.inf) / claim.cost[rows], np.inf)
         total -= _sum_rounded_up(quotients.tolist()) * Fraction(loss.diag) / 2
     return total
 
 
-def _constant_term(problem: Statement, sign: Any, duals: Duals) -> Fraction:
-    """Return an upper bound on what the constant feature takes from the dual objective."""
-    if not problem.bias:
-        return Fraction(0)
-    rows, columns, values = duals
-    if problem.joint is None:
-        totals = [fsum((values * sign[rows]).tolist())]
-    else:
-        own = problem.codes[rows]
-        totals = [
-            fsum([*(-values[columns == m]).tolist(), *values[own == m].tolist()])
-            for m in range(problem.n_vectors)
-        ]
-    size = _half_square(np.nextafter(np.abs(totals), np.inf))
-    return Fraction(problem.bias) ** 2 * size
+def _sums_of_duals(claim: Claim) -> list[float]:
+    """Return the sum of the signed dual variables of each vector, to the nearest float64."""
+    rows, columns, values = claim.duals
+    own = claim.y[rows]
+    if claim.joint is None:
+        return [fsum((values * own).tolist())]
+    return [
+        fsum([*(-values[columns == m]).tolist(), *values[own == m].tolist()])
+        for m in range(len(claim.vectors.coef))
+    ]
 
 
 def _half_square(sizes: Array) -> Fraction:

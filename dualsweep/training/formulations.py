@@ -56,6 +56,7 @@ class Formulation(ABC):
     """
 
     names: list[str]  # of the problems
+    positives: Sequence[int] = (0,)  # the class that each problem is about, if there is one
     loss: Loss
     together = False  # whether one problem is over all classes
 
@@ -252,13 +253,7 @@ class AllAtOnce(Formulation):
     def near(self, p: int, rows: LabelledRows, duals: Sparse) -> DualPoint:
         problem = self.problem(p, rows)
         y, cost = problem.y, problem.cost
-        if problem.n_classes == 2:
-            places, columns = np.arange(len(y)), 1 - y
-            values = 0.5 * np.abs(duals.toarray()[0])
-        else:
-            found = duals.tocoo()
-            chosen = found.data < 0
-            places, columns, values = found.col[chosen], found.row[chosen], -found.data[chosen]
+        places, columns, values = unsigned(duals, y)
         values = np.minimum(values, cost[places])
         if self.crammer_singer:
             total = np.bincount(places, values, minlength=len(y))
@@ -335,6 +330,15 @@ def formulation_of(
     if settings.loss in REGRESSION_LOSSES:
         return Regression(settings, None, None)
     return FORMULATIONS[settings.multi_class](settings, classes, class_weight)
+
+
+def unsigned(signed: Sparse, codes: Array) -> tuple[Array, Array, Array]:
+    """Return rows, classes and values of the dual variables of all classes at once."""
+    found = signed.tocoo()
+    if signed.shape[0] == 1:  # half the difference between the two classes
+        return found.col, 1 - codes[found.col], 0.5 * np.abs(found.data)
+    chosen = found.data < 0
+    return found.col[chosen], found.row[chosen], -found.data[chosen]
 
 
 def clipped(alpha: Array, cost: Array, loss: Loss) -> Array:
