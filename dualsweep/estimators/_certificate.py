@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from math import fsum
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._host import to_host
 from .._parameters import parameters_of
+from .._typing import Array, Sparse
 from ..io._files import check_target
 from ..kernels.certificate import relative
 from ..placements import load_if_it_fits, training_data
 from ..problems.run import certificate_of
 from ..rows.functions import EPS
-from ..training import Context, train
+from ..training import Context, Settings, train
 from ..training.problems import SeparateProblems
 from ._device import refuse_device
 from ._proof import Certificate, prove, vectors_of
@@ -32,6 +32,10 @@ from .svr import LinearSVR
 
 # The lower bound is sought to within this part of the tolerance; the rest is for the model.
 BOUND_SHARE = 0.25
+
+# The parameters that say which problem is meant, and those of them that name one of several things.
+CHOICES = {"loss", "multi_class", "intercept"}
+PROBLEM = {"C", "epsilon", "class_weight", "fit_intercept", "intercept_scaling", *CHOICES}
 
 
 def certify(
@@ -128,14 +132,14 @@ def certify(
     settings = problem._settings().but(
         tol=BOUND_SHARE * tol, max_iter=max_iter, max_time=max_time, memory_limit=memory_limit
     )
-    weights = _weights(model, X.shape[1], settings.bias)
+    weights = _weights(model, X.shape[1], settings)
     sample_weight = check_weights(sample_weight, X)
     with Context(n_jobs=n_jobs) as context:
         data = training_data(X, y, sample_weight, settings, context)
-        if not _regresses(model) and not np.array_equal(data.classes, model.classes_):
+        classes: Any = None if _regresses(model) else np.asarray(to_host(model.classes_))
+        if not np.array_equal(data.classes, classes):
             raise ValueError(
-                f"The model has the classes {_some(np.asarray(model.classes_))}, but y has "
-                f"{_some(data.classes)}."
+                f"The model has the classes {_some(classes)}, but y has {_some(data.classes)}."
             )
         duals = getattr(model, "dual_coef_", None)
         if duals is not None:
@@ -166,14 +170,14 @@ def certify(
     )
 
 
-def _better(some: Any, others: Any, better: Any) -> Any:
+def _better(some: Sparse, others: Sparse, better: Array) -> Sparse:
     """Return the dual variables of each problem, those of `others` where these are better."""
     if len(better) == 1:
         return others if better[0] else some
     return sp.vstack([(others if b else some)[[p]] for p, b in enumerate(better)], format="csr")
 
 
-def _primals(problems: SeparateProblems, weights: Any) -> Any:
+def _primals(problems: SeparateProblems, weights: Array) -> Array:
     """Return the objectives of the problems at these rows of weights."""
     primals = []
     for p in range(len(problems.names)):
@@ -211,55 +215,33 @@ def _linear_model(model: Any) -> Any:
             f"{name} has weights for pairs of classes, of more than two; certify takes those of "
             "one versus the rest, Crammer-Singer or Weston-Watkins."
         )
-    return _on_host(model)
-
-
-def _on_host(model: Any) -> Any:
-    """Return the model, or a copy whose arrays are NumPy's if they are on a device."""
-    names = [name for name in ("coef_", "intercept_", "classes_") if hasattr(model, name)]
-    arrays = {name: to_host(getattr(model, name)) for name in names}
-    if all(arrays[name] is getattr(model, name) for name in names):
-        return model
-    twin = copy(model)
-    vars(twin).update(arrays)
-    return twin
+    return model
 
 
 def _problem(model: Any, **given: Any) -> CertifiedModel:
     """Return a `LinearSVC` or `LinearSVR` with the parameters of the problem."""
-    kind: type[CertifiedModel] = LinearSVC
-    own: tuple[str, ...] = ("multi_class", "class_weight")
-    needed: tuple[str, ...] = ("C", "loss")
-    if _regresses(model):
-        kind, own, needed = LinearSVR, ("epsilon",), ("C", "loss", "epsilon")
-    params: dict[str, Any] = {}
-    table = parameters_of(kind)
-    for name in ("C", "loss", *own, "fit_intercept", "intercept", "intercept_scaling"):
-        value = getattr(model, name, None)
-        foreign = name in ("loss", "multi_class", "intercept") and not table[name].accepts(value)
-        if given.get(name) is not None:
-            params[name] = given[name]
-        elif hasattr(model, name) and not foreign:
-            params[name] = value
-    problem = kind(**params)
-    for name in needed:
-        if name not in params:
+    kind: type[CertifiedModel] = LinearSVR if _regresses(model) else LinearSVC
+    table = {name: it for name, it in parameters_of(kind).items() if name in PROBLEM}
+    params = {name: getattr(model, name) for name in table if hasattr(model, name)}
+    for name in CHOICES & params.keys():  # another library's may be none of ours
+        if not table[name].accepts(params[name]):
+            del params[name]
+    params |= {name: value for name, value in given.items() if name in table and value is not None}
+    for name in ("C", "loss", "epsilon"):
+        if name in table and name not in params:
             raise ValueError(
                 f"{type(model).__name__} has no {name} that tells which problem to judge it by. "
                 f"Pass {name} to certify."
             )
+    problem = kind(**params)
     problem._validate_params()
     return problem
 
 
-def _weights(model: Any, n_features: int, bias: float) -> Any:
+def _weights(model: Any, n_features: int, settings: Settings) -> Array:
     """Return a row of weights for each row of coefficients, that of the constant feature last."""
-    coef, intercept = vectors_of(model, n_features)
-    if not bias and intercept.any():
-        raise ValueError(
-            "The model has an intercept_ that is not 0, but fit_intercept=False: its problem has "
-            "no intercept. Correct one of the two."
-        )
+    coef, intercept = vectors_of(model, n_features, settings)
+    bias = settings.bias
     last = intercept / bias if bias else np.zeros(len(coef))
     if (np.abs(bias * last - intercept) > 2.0 * EPS * np.abs(intercept)).any():
         raise ValueError(

@@ -142,8 +142,8 @@ def prove(
     settings: Settings,
     X: Any,
     y: Any,
-    weight: Any,
-    duals: Any,
+    weight: Array | None,
+    duals: Sparse,
     *,
     force: bool,
 ) -> list[tuple[float, float]]:
@@ -159,14 +159,12 @@ def prove(
         raise ValueError("The classes of y are not those of the model.")
     formulation = formulation_of(settings, classes, settings.class_weight)
     cost = formulation.costs(codes, weight)
-    vectors = vectors_of(model, X.shape[1])
+    vectors = vectors_of(model, X.shape[1], settings)
     if duals.shape[0] != len(vectors.intercept):
         raise ValueError(
             f"The model has {len(vectors.intercept)} rows of weights, but {duals.shape[0]} of dual "
             "variables."
         )
-    if not settings.fit_intercept and vectors.intercept.any():
-        raise ValueError("The model has an intercept_ that is not 0, but fit_intercept=False.")
     rows = X.read(0)[0] if isinstance(X, Blocks) else X
     intercept = f"penalized {float(settings.bias)!r}" if settings.fit_intercept else "none"
     joint = settings.multi_class if formulation.together else None
@@ -175,27 +173,18 @@ def prove(
         "loss": "hinge" if joint else settings.loss,
         "epsilon": repr(float(settings.epsilon)),
         "intercept": "free" if settings.free_intercept else intercept,
-        "classes": " ".join(map(repr, _numbers_of(classes, y))),
+        "classes": "" if classes is None else " ".join(map(repr, _numbers_of(classes, y))),
         "precision": "32" if rows.dtype == np.float32 else "64",
         "rows": str(X.shape[0]),
         "features": str(X.shape[1]),
         "data": digest(X, codes if regression else np.array(_numbers_of(y, y))),
     }
-    found: list[tuple[float, float]] = []
-
-    def proven() -> Iterator[ProvenProblem]:
-        for one in _problems(formulation, X, codes, cost, vectors, duals):
-            found.append((one.primal, one.dual))
-            yield one
-
-    write_proof(Path(path), about, float(settings.C), cost, proven(), force=force)
-    return found
+    problems = _problems(formulation, X, codes, cost, vectors, duals)
+    return write_proof(Path(path), about, float(settings.C), cost, problems, force=force)
 
 
-def _numbers_of(labels: Any, y: Any) -> list[float]:
+def _numbers_of(labels: Array, y: Array) -> list[float]:
     """Return labels as numbers; those that are not numbers become their rank among those of y."""
-    if labels is None:
-        return []
     if y.dtype.kind not in "fiub":
         labels = np.searchsorted(np.unique(y), labels)
     numbers = labels.astype(np.float64)
@@ -235,7 +224,7 @@ def _problems(
         yield ProvenProblem(formulation.positives[p], *bounds, *own, parts)
 
 
-def vectors_of(model: Any, n_features: int) -> Vectors:
+def vectors_of(model: Any, n_features: int, settings: Settings) -> Vectors:
     """Return the weights and intercepts of a model as float64; raise ValueError if any is wrong."""
     classes = to_host(getattr(model, "classes_", None))
     coef = model.coef_.toarray() if sp.issparse(model.coef_) else to_host(model.coef_)
@@ -247,8 +236,12 @@ def vectors_of(model: Any, n_features: int) -> Vectors:
             f"A linear {kind} {n_features} features has {n_rows} rows of as many coefficients, "
             f"but coef_ has the shape {coef.shape}."
         )
-    intercept = np.asarray(to_host(model.intercept_), dtype=np.float64)
-    intercept = np.broadcast_to(intercept, n_rows)
+    intercept = np.broadcast_to(np.asarray(to_host(model.intercept_), dtype=np.float64), n_rows)
     if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
         raise ValueError("coef_ or intercept_ of the model has NaN or infinity.")
+    if not settings.fit_intercept and intercept.any():
+        raise ValueError(
+            "The model has an intercept_ that is not 0, but fit_intercept=False: its problem has "
+            "no intercept. Correct one of the two."
+        )
     return Vectors(coef, intercept)

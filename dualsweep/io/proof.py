@@ -34,8 +34,12 @@ def write_proof(
     problems: Iterable[ProvenProblem],
     *,
     force: bool,
-) -> None:
-    """Write a proof, which appears complete or not at all, with one problem in memory at a time."""
+) -> list[tuple[float, float]]:
+    """Write a proof, which appears complete or not at all; return the bounds of its problems.
+
+    One problem is in memory at a time.
+    """
+    bounds = []
     with atomic_file(path, force=force) as file:
 
         def write(text: str) -> None:
@@ -55,6 +59,7 @@ def write_proof(
         other = np.flatnonzero(cost != C)
         write_section("costs", other, cost[other])
         for problem in problems:
+            bounds.append((problem.primal, problem.dual))
             write(f"problem {problem.number}\nprimal {problem.primal!r}\ndual {problem.dual!r}\n")
             vectors = zip(problem.coef, problem.intercept.tolist(), problem.duals, strict=True)
             for m, (w, b, duals) in enumerate(vectors):
@@ -63,3 +68,4 @@ def write_proof(
                 write_section("weights", columns, w[columns])
                 write_section("duals", *duals)
         write("end\n")
+    return bounds
