@@ -51,6 +51,8 @@ from dualsweep.newton.tuning import BLOCKS, BLOCKS_WORTH
 from dualsweep.problems.run import PointRun
 from dualsweep.solvers.schedules import SCHEDULES
 from dualsweep.solvers.solve import Start, solve
+from dualsweep.training import Settings
+from dualsweep.training.formulations import LabelledRows, formulation_of
 
 DIRECT = ["crammer_singer", "weston_watkins"]
 BIAS = 1.5
@@ -993,3 +995,18 @@ def test_steps_never_lose():
     assert (np.diff(result.history["dual"]) >= -1e-9).all()
     rows, _, _ = problem.nonzero(result.alpha)
     assert len(np.unique(rows)) < 120
+
+
+def test_a_warm_start_from_other_labels_has_no_dual_variable_of_the_own_class():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 4)), np.arange(60) % 3
+    model = LinearSVC(multi_class="crammer_singer", warm_start=True, random_state=0).fit(X, y)
+    other = np.roll(y, 1)
+    formulation = formulation_of(Settings(multi_class="crammer_singer"), np.arange(3))
+    rows = LabelledRows(None, None, other, np.ones(60))
+    places, columns, values = formulation.near(0, rows, model.dual_coef_).nonzero()
+    assert len(values)
+    assert (values > 0).all()
+    assert (columns != other[places]).all()
+    again = model.fit(X, other)
+    assert again.converged_

@@ -116,7 +116,7 @@ def joint_duals(signed: Sparse, codes: Array, cost: Array, joint: str) -> Duals:
     """Return feasible dual variables near signed ones of a model, all classes at once."""
     rows, columns, values = unsigned(signed, codes)
     values = np.minimum(values, cost[rows])
-    kept = np.flatnonzero((values > 0) & (columns != codes[rows]))
+    kept = np.flatnonzero(values > 0)
     kept = kept[np.lexsort((columns[kept], rows[kept]))]
     rows, columns, values = rows[kept], columns[kept], values[kept]
     if joint == "crammer_singer":

@@ -259,7 +259,6 @@ class AllAtOnce(Formulation):
             total = np.bincount(places, values, minlength=len(y))
             beyond = total[places] > cost[places]
             values[beyond] *= cost[places[beyond]] / total[places[beyond]]
-        values[columns == y[places]] = 0.0
         return problem.alpha_from(places, columns, values)
 
     def signed(self, rows: LabelledRows, alphas: Sequence[DualPoint], first: int = 0) -> Sparse:
@@ -337,7 +336,8 @@ def unsigned(signed: Sparse, codes: Array) -> tuple[Array, Array, Array]:
     found = signed.tocoo()
     if signed.shape[0] == 1:  # half the difference between the two classes
         return found.col, 1 - codes[found.col], 0.5 * np.abs(found.data)
-    chosen = found.data < 0
+    # If the labels changed, the own class may have one, which block steps have no room for.
+    chosen = (found.data < 0) & (found.row != codes[found.col])
     return found.col[chosen], found.row[chosen], -found.data[chosen]
 
 
