@@ -456,11 +456,12 @@ class WhimsicalWorkers:
         self.most = max(self.most, len(self.queue))
         return future
 
-    def wait(self, futures, **options):
+    def wait(self, futures):
         for _ in range(self.rng.integers(1, 1 + len(self.queue)) if self.queue else 0):
             future, function, arguments = self.queue.pop(self.rng.integers(len(self.queue)))
             if future.set_running_or_notify_cancel():
                 future.set_result(function(*arguments))
+        return {future for future in futures if future.done()}
 
 
 class DummyFold(Fold):
@@ -492,6 +493,7 @@ def test_folds_advance_side_by_side(monkeypatch, stride, n_threads, seed):
     context = Context(stop=halt.is_set)
     context.workers = WhimsicalWorkers(seed)
     monkeypatch.setattr(_folds, "wait", context.workers.wait)
+    monkeypatch.setattr(_folds, "wait_for_one", context.workers.wait)
     folds = [DummyFold(stride, halt.is_set) for _ in range(5)]
 
     def enough(n):

@@ -56,9 +56,7 @@ class Context:
         self.verbose, self.tol, self.suggest = verbose, tol, suggest
         self.bars = Bars(tol, show=verbose, steps=steps)
         self.watcher = Watcher() if watcher is None else watcher
-        interrupt = self._interrupt = DeferredInterrupt()
-        self.deliver = interrupt.deliver  # lets a noted Ctrl-C do now what it would have done
-        self.stop = stop or (lambda: interrupt.requested)  # returns whether to end
+        self._interrupt, self._stop = DeferredInterrupt(), stop
 
     def __enter__(self) -> Context:
         self._stack = ExitStack()
@@ -73,6 +71,14 @@ class Context:
         self._stack.close()
         if kind is None:
             self.deliver()
+
+    def stop(self) -> bool:
+        """Return whether to end with what there is."""
+        return self._interrupt.requested if self._stop is None else self._stop()
+
+    def deliver(self) -> None:
+        """Let a noted Ctrl-C do now what it would have done."""
+        self._interrupt.deliver()
 
     def give_up(self) -> None:
         """After Ctrl-C, when there is nothing to keep: let it do what it would have done."""
