@@ -137,7 +137,7 @@ def certify(
     with Context(n_jobs=n_jobs) as context:
         data = training_data(X, y, sample_weight, settings, context)
         classes: Any = None if _regresses(model) else np.asarray(to_host(model.classes_))
-        if not np.array_equal(data.classes, classes):
+        if classes is not None and not np.array_equal(data.classes, classes):
             raise ValueError(
                 f"The model has the classes {_some(classes)}, but y has {_some(data.classes)}."
             )

@@ -201,9 +201,10 @@ class Run:
 
 def poll_all(runs: Sequence[Run]) -> bool:
     """Poll each of the runs, by one clock reading; return whether all of them are to stop."""
-    now = clock()
-    for run in runs:
-        if not run.halted and (run.stop() or now > run.deadline):
+    going = [run for run in runs if not run.halted]
+    now = clock() if going else 0.0
+    for run in going:
+        if run.stop() or now > run.deadline:
             run.halted = True  # never set back: several threads poll
     return all(run.halted for run in runs)
 
