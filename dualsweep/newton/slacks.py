@@ -16,7 +16,7 @@ from .backend import Hessian
 from .tuning import Tuning
 
 # A problem whose rows are in this memory.
-MemoryProblem = BinaryProblem | MulticlassProblem
+AnyMemoryProblem = BinaryProblem | MulticlassProblem
 
 
 class Slacks(Protocol):
@@ -62,7 +62,7 @@ class MemorySlacks(Slacks):
 
     def __init__(
         self,
-        problem: MemoryProblem,
+        problem: AnyMemoryProblem,
         w: Array,
         alpha: Array | SlottedDuals,
         stop: Callable[[], bool],
@@ -83,7 +83,7 @@ class MemorySlacks(Slacks):
         self.passes.scan(self.members, w, start, 0)
         self.prepare()
 
-    def attach(self, problem: MemoryProblem) -> None:
+    def attach(self, problem: AnyMemoryProblem) -> None:
         """Take the rows, as a problem."""
         self.problem, self.passes = problem, problem.passes
 

@@ -23,7 +23,7 @@ from ..._typing import Array
 from ...kernels.certificate import certified, feature_length, squared_length
 from ...kernels.duals import SlottedDuals
 from ...newton.backend import StartOverError
-from ...newton.slacks import MemoryProblem, MemorySlacks, Slacks, slacks_of
+from ...newton.slacks import AnyMemoryProblem, MemorySlacks, Slacks, slacks_of
 from ...newton.tuning import PARTITIONS, PARTITIONS_MULTICLASS, Tuning
 from ...problems.remote import RemoteProblem
 from ...problems.run import PointRun
@@ -75,13 +75,13 @@ class Partition:
     here keeps them in memory. Weights that are sent come by position, numbers by name.
     """
 
-    def __init__(self, problem: MemoryProblem, schedule: str, seed: tuple[int, ...]) -> None:
+    def __init__(self, problem: AnyMemoryProblem, schedule: str, seed: tuple[int, ...]) -> None:
         self.alpha = problem.zero_alpha()
         self.kept: Array | SlottedDuals | None = None
         self.slacks: MemorySlacks | None = None  # of Newton steps
         self.plan = SCHEDULES[schedule](problem.candidates, random_state(*seed))
 
-    def advance(self, problem: MemoryProblem, start: Array, rho: float) -> Answer:
+    def advance(self, problem: AnyMemoryProblem, start: Array, rho: float) -> Answer:
         """Sweep the rows from the weights `start`; return the weights, and totals at the start.
 
         The answer has the precision of `start`.
@@ -102,7 +102,7 @@ class Partition:
         return Answer(rounded(w, start.dtype), totals)
 
     def weights(
-        self, problem: MemoryProblem, kept: bool = False, compensated: bool = False
+        self, problem: AnyMemoryProblem, kept: bool = False, compensated: bool = False
     ) -> Answer:
         """Return the weights of the dual variables, or of the kept ones."""
         w, duals = problem.zero_weights(), self.duals(problem, kept)
@@ -110,7 +110,7 @@ class Partition:
         return Answer(w)
 
     def totals(
-        self, problem: MemoryProblem, w: Array, kept: bool = False, compensated: bool = False
+        self, problem: AnyMemoryProblem, w: Array, kept: bool = False, compensated: bool = False
     ) -> Answer:
         """Return these rows' sums for a certificate of w and the dual variables."""
         duals, slack = self.duals(problem, kept), np.empty(len(problem.candidates))
@@ -118,7 +118,7 @@ class Partition:
         totals = problem.totals(duals, w, length, slack, compensated=compensated)
         return Answer(numbers=totals)
 
-    def begin(self, problem: MemoryProblem, w: Array) -> Answer:
+    def begin(self, problem: AnyMemoryProblem, w: Array) -> Answer:
         """Begin Newton steps from w and the dual variables."""
         # The rows of a partition are in memory, wherever those of the whole problem are.
         self.slacks = cast(MemorySlacks, slacks_of(problem, w, self.alpha, lambda: False))
@@ -126,7 +126,7 @@ class Partition:
         return Answer()
 
     @contextmanager
-    def _attached(self, problem: MemoryProblem) -> Iterator[MemorySlacks]:
+    def _attached(self, problem: AnyMemoryProblem) -> Iterator[MemorySlacks]:
         """Lend the slacks their rows for a ``with`` block."""
         if self.slacks is None:  # the partition was lost, and nobody uses this answer
             self.begin(problem, problem.zero_weights())
@@ -137,57 +137,57 @@ class Partition:
 
     # The questions of Newton's method are those of `Slacks`.
 
-    def measure(self, problem: MemoryProblem, rho: float, step: float, settled: bool) -> Answer:
+    def measure(self, problem: AnyMemoryProblem, rho: float, step: float, settled: bool) -> Answer:
         with self._attached(problem) as slacks:
             return Answer(*slacks.measure(rho, step, settled))
 
-    def aim(self, problem: MemoryProblem, p: Array, rho: float, t: float) -> Answer:
+    def aim(self, problem: AnyMemoryProblem, p: Array, rho: float, t: float) -> Answer:
         with self._attached(problem) as slacks:
             return Answer(numbers=slacks.aim(p, rho, t))
 
-    def slope(self, problem: MemoryProblem, rho: float, t: float) -> Answer:
+    def slope(self, problem: AnyMemoryProblem, rho: float, t: float) -> Answer:
         with self._attached(problem) as slacks:
             return Answer(numbers=slacks.slope(rho, t))
 
-    def hessian(self, problem: MemoryProblem, rho: float, exact: bool) -> Answer:
+    def hessian(self, problem: AnyMemoryProblem, rho: float, exact: bool) -> Answer:
         with self._attached(problem) as slacks:
             matrix, factor = slacks.hessian(rho, exact)
             assert matrix is not None  # nobody tells it to stop
             return Answer(factor * matrix)
 
-    def product(self, problem: MemoryProblem, v: Array, rho: float) -> Answer:
+    def product(self, problem: AnyMemoryProblem, v: Array, rho: float) -> Answer:
         with self._attached(problem) as slacks:
             return Answer(slacks.product(v, rho))
 
-    def take(self, problem: MemoryProblem) -> Answer:
+    def take(self, problem: AnyMemoryProblem) -> Answer:
         """Replace the dual variables by the dual point of the slacks."""
         if self.slacks is not None:
             with self._attached(problem) as slacks:
                 self.alpha = slacks.duals()
         return Answer()
 
-    def keep(self, problem: MemoryProblem) -> Answer:
+    def keep(self, problem: AnyMemoryProblem) -> Answer:
         """Keep the dual variables as they are."""
         self.kept = copy(self.alpha)
         return Answer()
 
-    def expand(self, problem: MemoryProblem) -> Answer:
+    def expand(self, problem: AnyMemoryProblem) -> Answer:
         """Visit again the rows that were left out on trial."""
         self.plan.expand()
         return Answer()
 
-    def reset(self, problem: MemoryProblem) -> Answer:
+    def reset(self, problem: AnyMemoryProblem) -> Answer:
         """Set all dual variables to 0."""
         self.alpha = problem.zero_alpha()
         return Answer()
 
-    def duals(self, problem: MemoryProblem, kept: bool) -> Array | SlottedDuals:
+    def duals(self, problem: AnyMemoryProblem, kept: bool) -> Array | SlottedDuals:
         """Return the dual variables; kept ones are 0 if a partition was lost since."""
         duals = self.kept if kept else self.alpha
         return problem.zero_alpha() if duals is None else duals
 
 
-Question = Callable[Concatenate[Partition, MemoryProblem, Numbers], Answer]
+Question = Callable[Concatenate[Partition, AnyMemoryProblem, Numbers], Answer]
 
 # These questions need no row: rows on disk are not read for them.
 WITHOUT_ROWS = Partition.slope, Partition.take, Partition.keep, Partition.expand, Partition.reset
@@ -228,7 +228,7 @@ class PartitionedProblem(RemoteProblem):
 
     in_place = True
 
-    def __init__(self, parts: Partitions, like: MemoryProblem, primal_at_zero: float) -> None:
+    def __init__(self, parts: Partitions, like: AnyMemoryProblem, primal_at_zero: float) -> None:
         """Take partitions, and a problem of the same formulation without rows."""
         super().__init__(parts.n_rows, like.weights_shape, primal_at_zero)
         self.parts, self.like = parts, like

@@ -20,7 +20,7 @@ from distributed import get_worker
 from ..._threads import Workers
 from ..._typing import Array, Given, Matrix, Sparse
 from ...io.store import Store, open_store
-from ...newton.slacks import MemoryProblem
+from ...newton.slacks import AnyMemoryProblem
 from ...problems.labels import count_classes
 from ...rows.layouts import as_rows, check_sparse
 from ...rows.passes import passes_over
@@ -100,7 +100,7 @@ class _Held:
 
     def problem(
         self, formulation: Formulation, p: int, first: int, with_rows: bool
-    ) -> MemoryProblem:
+    ) -> AnyMemoryProblem:
         """Return the p-th problem of these rows; `first` is the number of the first one."""
         rows = self.known
         if rows is None or rows.passes is None:
