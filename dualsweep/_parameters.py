@@ -9,7 +9,7 @@ fields, and lose what was fitted.)
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from inspect import Parameter as Argument
 from inspect import Signature
@@ -169,14 +169,18 @@ def parameter(
     return named  # type: ignore[no-any-return]
 
 
-def parameters_of(kind: type) -> dict[str, Parameter]:
+def parameters_of(kind: type[Parameters]) -> Mapping[str, Parameter]:
     """Return the parameters of a class by name, in the order of `Parameters._order`."""
+    return kind._parameters
+
+
+def _collect(kind: type[Parameters]) -> Mapping[str, Parameter]:
     found: dict[str, Parameter] = {}
     for base in reversed(kind.__mro__):
         found |= {name: it for name, it in vars(base).items() if isinstance(it, Parameter)}
         for name in vars(base).get("_without", ()):
             found.pop(name, None)
-    order = {name: place for place, name in enumerate(getattr(kind, "_order", ()))}
+    order = {name: place for place, name in enumerate(kind._order)}
     return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
 
 
@@ -190,12 +194,13 @@ class Parameters:
 
     _order: ClassVar[tuple[str, ...]] = ()  # others follow, in the order of their declaration
     _without: ClassVar[Collection[str]] = ()
+    _parameters: ClassVar[Mapping[str, Parameter]] = {}  # see `parameters_of`
     _texts: ClassVar[dict[str, str]] = {}  # replace ``{name}`` in docstrings
 
     def __init_subclass__(cls, *, without: Collection[str] = (), **how: Any) -> None:
         super().__init_subclass__(**how)
         cls._without = without
-        parameters = parameters_of(cls)
+        cls._parameters = parameters = _collect(cls)
         if cls.__init__ is object.__init__ or hasattr(cls.__init__, "__signature__"):  # not its own
             cls.__init__ = _init(parameters)  # type: ignore[method-assign]
             cls.__init__.__qualname__ = f"{cls.__qualname__}.__init__"
@@ -211,14 +216,14 @@ class Parameters:
         """Raise `InvalidParameterError` if a parameter has a value that is not allowed."""
         for name, it in parameters_of(type(self)).items():
             value = getattr(self, name)
-            if not it.accepts(value):
+            if value is not it.default and not it.accepts(value):
                 raise InvalidParameterError(
                     f"The {name!r} parameter of {type(self).__name__} must be {it.what}, but is "
                     f"{value!r}."
                 )
 
 
-def _init(parameters: dict[str, Parameter]) -> Callable[..., None]:
+def _init(parameters: Mapping[str, Parameter]) -> Callable[..., None]:
     """Return an ``__init__`` with these keywords."""
 
     def __init__(self: Parameters, **given: Any) -> None:  # noqa: N807

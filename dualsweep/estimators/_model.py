@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model._base import LinearClassifierMixin, LinearModel, SparseCoefMixin
 
 from .._parameters import InvalidParameterError
-from ..rows.blocks import Blocks
+from ..rows.blocks import in_blocks
 from ..rows.layouts import check_sparse
 from ..training.parameters import Habits
 
@@ -143,7 +143,7 @@ support_ : ndarray of shape (n_support,)
 
 def _by_block(method: Callable[[Any], Any], X: Any) -> Any:
     """Return the result of a method for X; for a store, compute it block by block."""
-    if not isinstance(X, Blocks):
+    if not in_blocks(X):
         return method(check_sparse(X))
     filled = np.flatnonzero(np.diff(X.starts)).tolist()  # a part of a store may have empty blocks
     return np.concatenate([method(_alike(X.read(b)[0])) for b in filled])

@@ -18,7 +18,7 @@ from ..io.proof import ProvenProblem, write_proof
 from ..kernels.certificate import relative
 from ..losses import REGRESSION_LOSSES
 from ..problems.labels import encode_labels
-from ..rows.blocks import Blocks
+from ..rows.blocks import in_blocks
 from ..training import Settings
 from ..training.claims import (
     Claim,
@@ -165,7 +165,7 @@ def prove(
             f"The model has {len(vectors.intercept)} rows of weights, but {duals.shape[0]} of dual "
             "variables."
         )
-    rows = X.read(0)[0] if isinstance(X, Blocks) else X
+    rows = X.read(0)[0] if in_blocks(X) else X
     intercept = f"penalized {float(settings.bias)!r}" if settings.fit_intercept else "none"
     joint = settings.multi_class if formulation.together else None
     about = {

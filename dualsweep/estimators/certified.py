@@ -85,7 +85,8 @@ class CertifiedModel(CallbackSupportMixin, Provable, Cost, Training, BaseEstimat
         integer = isinstance(self.random_state, Integral)
         params["C"] = float(self.C)
         params["random_state"] = int(self.random_state) if integer else None
-        params["seed"] = draw_seed(check_random_state(self.random_state))
+        given = self.random_state
+        params["seed"] = draw_seed(given if integer else check_random_state(given))
         return Settings(**params)
 
     def _context(self, **more: Any) -> Context:

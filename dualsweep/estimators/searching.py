@@ -25,7 +25,7 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted
 from .._host import to_host
 from .._parameters import InvalidParameterError, parameters_of
 from ..placements import OnDevice, PartOfBlocks, load_if_it_fits, training_data
-from ..rows.blocks import Blocks
+from ..rows.blocks import in_blocks
 from ..training import train, unit_cost
 from ..training.parameters import Choice, Training
 from ._device import space_of
@@ -113,7 +113,7 @@ best_estimator_ : LinearSVC or LinearSVR
             y = labels_of(X)
         routed = self._routed(sample_weight, params)
         splitter = check_cv(self.cv, y, classifier=is_classifier(self))
-        if isinstance(X, Blocks):
+        if in_blocks(X):
             rows = np.empty((len(y), 0))
             splits = masks_of(splitter.split(rows, y, **routed.splitter.split), len(y))
         else:
@@ -171,7 +171,7 @@ best_estimator_ : LinearSVC or LinearSVR
                 if isinstance(X, OnDevice):
                     value = scorer(OnHost.of(model), X.some(test), y[test], **chosen)
                 else:
-                    rows = PartOfBlocks(X, test) if isinstance(X, Blocks) else X[test]
+                    rows = PartOfBlocks(X, test) if in_blocks(X) else X[test]
                     value = scorer(model, rows, y[test], **chosen)
             if not np.isfinite(value):
                 raise ValueError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +130,7 @@ def read_model(path: str | Path) -> tuple[JsonObject, Attributes]:
     )
 
 
-def _tables() -> dict[str, dict[str, Parameter]]:
+def _tables() -> dict[str, Mapping[str, Parameter]]:
     """Return the parameters that a file keeps, by estimator."""
     from ..training.parameters import Classification, Regression
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._typing import Array
-from ..rows.blocks import Blocks
+from ..rows.blocks import in_blocks
 from ..training.context import Context
 from ..training.settings import Settings
 from .blocks.data import BlockSet, PartOfBlocks
@@ -39,7 +39,7 @@ def load_if_it_fits(X: Any, y: Any, memory_limit: int | None) -> tuple[Any, Any]
     While a store is loaded its arrays exist twice; later the weights are beside them. A store has
     labels of its own, for y = None.
     """
-    if isinstance(X, Blocks):
+    if in_blocks(X):
         rows = int(np.sum(X.block_bytes))
         n_bytes = rows + max(rows, weight_bytes(X.shape[1])) + IN_MEMORY_ROW * X.shape[0]
         if memory_limit is None or n_bytes <= memory_limit:
@@ -57,7 +57,7 @@ def training_data(
     checkpoint: Any = None,
 ) -> TrainingSet | BlockSet | DeviceSet:
     """Return checked rows as they are trained on, in memory, in blocks or on a device."""
-    if isinstance(X, Blocks):
+    if in_blocks(X):
         return BlockSet(X, y, weight, checkpoint, context)
     if isinstance(X, OnDevice):
         return DeviceSet(X, y, weight, settings.bias)

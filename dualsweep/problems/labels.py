@@ -40,7 +40,9 @@ def offsets_of(y: Array) -> Array | None:
     if y.dtype.kind not in "biuf" or not len(y):
         return None
     low, high = y.min(), y.max()
-    if not float(high) - float(low) < CLOSE or (np.trunc(y) != y).any():
+    if not float(high) - float(low) < CLOSE:
+        return None
+    if y.dtype.kind == "f" and (np.trunc(y) != y).any():
         return None
     offsets: Array = np.subtract(y, low, dtype=np.int64, casting="unsafe")
     return offsets

@@ -18,10 +18,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import _tuning
-from .._typing import Array, Matrix, Sparse
+from .._typing import Array, Given, Matrix, Sparse
 from ..kernels.products import PRODUCT_ERROR, add_responses, add_weighted_rows
 from ..losses import LOSSES, REGRESSION_LOSSES, Box, Loss
-from ..rows.blocks import Blocks
+from ..rows.blocks import Blocks, in_blocks
 from .formulations import clipped, unsigned
 
 # Twice `PRODUCT_ERROR`: the other half is for the few operations on its results.
@@ -275,12 +275,12 @@ def _two_sum(a: Array, b: Array | float) -> tuple[Array, Array]:
     return total, (a - (total - added)) + (b - added)
 
 
-def _pieces(X: Matrix | Blocks, width: int) -> Iterator[tuple[int, sp.csr_array]]:
+def _pieces(X: Given, width: int) -> Iterator[tuple[int, sp.csr_array]]:
     """Yield some rows after the other in float64, without zeros, and the number of the first.
 
     Entries that are there twice are summed up as training sums them up.
     """
-    if isinstance(X, Blocks):
+    if in_blocks(X):
         for b in range(len(X.block_bytes)):
             for start, piece in _pieces(X.read(b)[0], width):
                 yield int(X.starts[b]) + start, piece

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import log2
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -68,6 +70,13 @@ def _plain(value: Any) -> Any:
 
 def draw_seed(random_state: Any) -> int:
     """Return the seed that a `RandomState`, or an integer that seeds one, stands for."""
+    if isinstance(random_state, Integral):
+        return _seed_of(int(random_state))
     if not hasattr(random_state, "randint"):
         random_state = np.random.RandomState(random_state)
     return int(random_state.randint(np.iinfo(np.int32).max))
+
+
+@lru_cache  # to make a `RandomState` takes 40 microseconds
+def _seed_of(number: int) -> int:
+    return draw_seed(np.random.RandomState(number))
