@@ -32,6 +32,12 @@ from dualsweep.solvers.solve import solve, start_run
 BIAS = 1.5
 
 
+@pytest.fixture(autouse=True)
+def general(tuned):
+    """Take no steps inside the kernel of small problems, which tests/test_small.py is about."""
+    tuned(SMALL_NEWTON=0)
+
+
 @pytest.mark.parametrize("loss", naive.LOWER)
 @pytest.mark.parametrize("rho", [0.0, 0.3])
 def test_the_inner_problem_is_what_it_says(loss, rho):
@@ -252,7 +258,7 @@ class Hard(BinaryProblem):
 
 
 class HardSlacks(BinarySlacks):
-    tuning = replace(DIRECT, max_steps=2)
+    tuning = DIRECT._replace(max_steps=2)
 
 
 slacks_of.register(Hard, HardSlacks)

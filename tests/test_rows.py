@@ -16,6 +16,7 @@ from dualsweep.rows.functions import (
     row_prefetch,
     row_prefetch_head,
     row_sqnorm,
+    rows_outer,
 )
 from dualsweep.rows.layouts import PART_ENTRIES, CSRRows, as_rows, check_sparse, n_rows
 from dualsweep.rows.many_classes import row_add_few, row_scores, row_scores_few
@@ -55,9 +56,10 @@ def run_entries(rows, values, places, counts):
 
 
 @numba.njit
-def run_outer(rows, scales, halves):
-    for i in range(scales.shape[0]):
-        row_outer(rows, i, scales[i], halves)
+def run_outer(rows, members, scales, one_by_one, together):
+    for t in range(scales.shape[0]):
+        row_outer(rows, members[t], scales[t], one_by_one)
+    rows_outer(rows, members, scales, together)
 
 
 def ragged(dtype=np.float64):
@@ -180,12 +182,16 @@ def test_entries(layout):
     assert rows.data.size == stored.sum() - n  # the bias is not stored
 
 
-@pytest.mark.parametrize("layout", [csr, reversed_csr])
-def test_outer_products(layout):
-    Z = augment(ragged(), 2.5)
-    scales, half = np.random.default_rng(0).normal(size=len(Z)), np.zeros((Z.shape[1],) * 2)
-    run_outer(as_rows(layout(), 2.5), scales, half)
-    np.testing.assert_allclose(half + half.T, Z.T @ np.diag(scales) @ Z, rtol=1e-12, atol=1e-13)
+@pytest.mark.parametrize("layout", [csr, reversed_csr, ragged])
+@pytest.mark.parametrize("n", [0, 1, 4, 10])
+def test_outer_products(layout, n):
+    """Of one row after the other, and of several."""
+    members = np.random.default_rng(1).permutation(11)[:n]
+    Z, scales = augment(ragged(), 2.5)[members], np.random.default_rng(0).normal(size=n)
+    halves = np.zeros((2, Z.shape[1], Z.shape[1]))
+    run_outer(as_rows(layout(), 2.5), members, scales, *halves)
+    for half in halves:
+        np.testing.assert_allclose(half + half.T, Z.T @ np.diag(scales) @ Z, atol=1e-13)
 
 
 @pytest.mark.parametrize("shape", [(3, 0), (0, 3)], ids=str)

@@ -26,11 +26,19 @@ METHODS = [
     {"solver": "newton"},
     {"solver": "auto"},
 ]
+GENERAL = pytest.param({"solver": "newton"}, id="newton-general")
 every_method = pytest.mark.parametrize(
-    "method", METHODS, ids=lambda method: "-".join(method.values())
+    "method", [*METHODS, GENERAL], ids=lambda method: "-".join(method.values())
 )
 SWEEPS = {"solver": "sweep"}
 FOR_EVER = {"tol": 1e-300, "max_iter": 10_000}
+
+
+@pytest.fixture(autouse=True)
+def general(request, tuned):
+    """Newton steps outside the kernel of small problems, where a test's name says so."""
+    if "newton-general" in request.node.name:
+        tuned(SMALL_NEWTON=0)
 
 
 def setup(loss, layout="csr", cost=1.0, dtype=np.float64):

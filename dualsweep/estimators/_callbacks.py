@@ -39,6 +39,8 @@ class _FitCallbacks(Watcher):
     Epochs are tasks of which one is always open; the last never runs.
     """
 
+    stepwise = True
+
     def __init__(self, estimator: Any, X: Any, y: Any) -> None:
         self.data = {"estimator": estimator, "X": X, "y": y}
         self.subtasks = estimator.max_iter + 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .._jit import generic, implements, jit
+from .._jit import generic, implements, jit, jit_sums
 from .._team import finish_part, next_part
 from .._typing import Array
 from ..losses.protocol import Loss, gap_share, proximal_dual, row_loss
@@ -118,7 +118,7 @@ def _leave_dense(rows: DenseRows, data: Phases, part: int, count: int) -> None:
     pass  # they are matrix products
 
 
-@jit
+@jit_sums
 def imply_dual(
     slack: Array,
     along: Array,
@@ -149,7 +149,7 @@ def imply_dual(
     return losses, excess
 
 
-@jit
+@jit_sums
 def slope(
     slack: Array, along: Array, anchor: Array, cost: Array, loss: Loss, rho: float, t: float
 ) -> tuple[float, float]:

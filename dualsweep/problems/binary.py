@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import isnan
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,6 +28,7 @@ class BinaryProblem(MemoryProblem):
 
     loss: Loss
     target: float | Array = 1.0  # of the margin, for all rows or for each
+    penalised: ClassVar[bool] = True  # the intercept
 
     @cached_property
     def data(self) -> BinaryData:

@@ -27,6 +27,8 @@ class FreeProblem(BinaryProblem):
     penalty.
     """
 
+    penalised = False
+
     @property
     def ridge(self) -> Array:
         ridge = np.ones((self.passes.n_weights, 1))

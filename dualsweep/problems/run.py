@@ -120,7 +120,8 @@ class Run:
 
     A run proves the relative gap `tol`, or gives up after `max_iter` epochs or `max_time` seconds,
     plus the time for a last certificate. Threads poll `stop` some ten times a second; `watch` is
-    called after each epoch. If either returns true, the run ends with what there is.
+    called after each epoch, or after some if it is not `stepwise`, that is, if it does not look at
+    the weights of each. If either returns true, the run ends with what there is.
     """
 
     def __init__(
@@ -133,11 +134,12 @@ class Run:
         max_time: float = np.inf,
         stop: Callable[[], bool] = lambda: False,
         watch: Callable[[Progress], bool] = lambda progress: False,
+        stepwise: bool = True,
     ) -> None:
         self.tol, self.max_iter = tol, max_iter
         self.started = clock()
         self.deadline = self.started + max_time
-        self.stop, self.watch = stop, watch
+        self.stop, self.watch, self.stepwise = stop, watch, stepwise
         self.save: Callable[[], None] | None = None  # called after each whole epoch
         self.halted = False
         self.epoch = 0

@@ -19,7 +19,7 @@ from .._symmetric import add_lower
 from .._threads import Workers
 from .._typing import Array
 from .compensated import add_compensated
-from .functions import row_axpy, row_dot, row_outer, row_sqnorm
+from .functions import row_axpy, row_dot, row_sqnorm, rows_outer
 from .layouts import AnyRows, CSRRows, DenseRows, Rows, cut, n_rows
 from .many_classes import add_outer_many, row_add_few, row_scores, whole_gram
 
@@ -405,9 +405,7 @@ def _add_rows(
 
 @jit
 def _add_outer(rows: Rows, members: Array, scale: Array, out: Array) -> None:
-    """Add half of ``sum_t scale[t] x x'``: the sum is ``out + out'``."""
-    for t in range(members.shape[0]):
-        row_outer(rows, members[t], scale[t], out)
+    rows_outer(rows, members, scale, out)
 
 
 @jit

@@ -35,6 +35,9 @@ BLOCKS_ROWS_PER_WEIGHT = 50.0
 AT_ONCE, AT_ONCE_SWEEPS = 5e6, 10.0
 STIFF, ROWS_PER_WEIGHT, AT_ONCE_STIFF = 2.0, 1000.0, 25.0
 
+# Weights, at most, of Newton steps inside a kernel: LAPACK factorises larger matrices faster.
+SMALL_WEIGHTS = 128
+
 # Before their rate is judged there are LEAST_SWEEPS sweeps, and LEAST_PART of the sweeps that
 # Newton steps cost, unless C |x|^2 is so large that sweeps are known to be slow. (mnist dense,
 # C = 10: 13 fewer sweeps for each class.) With many classes sweeps are slow sooner.
@@ -48,6 +51,8 @@ class Costs(NamedTuple):
     sweep: float
     newton_first: bool = False  # whether to begin with Newton steps
     least_sweeps: float = LEAST_SWEEPS  # before their rate is judged
+    newton_step: float = inf
+    small: bool = False  # whether Newton steps are taken inside a kernel
 
 
 @singledispatch
@@ -65,8 +70,10 @@ def _(problem: BinaryProblem) -> Costs:
     steps, free = (10, 0.5) if problem.smooth else (35, 0.08)
     pairs = free * passes.pair_time * _pairs(problem)
     step = passes.newton_time * passes.n_stored + pairs + _factorisation(d) + 40 * n + 30_000
-    stiffness = _stiffness(problem) / (1.0 if problem.smooth else problem.scale)
     newton = steps * step if d <= _tuning.DIRECT_WEIGHTS else inf
+    if newton <= _tuning.SMALL_NEWTON and d <= SMALL_WEIGHTS and problem.penalised:
+        return Costs(newton, sweep, newton_first=True, newton_step=step, small=True)
+    stiffness = _stiffness(problem) / (1.0 if problem.smooth else problem.scale)
     return _costs(problem, newton, sweep, stiffness, VERY_STIFF)
 
 

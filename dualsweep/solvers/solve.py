@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from .._typing import Array, DualPoint
 from ..newton.host import newton_on_host
+from ..newton.small import newton_of_small
 from ..problems.result import Known, Result
 from ..problems.run import Estimate, PointRun, Problem, Saving
 from .costs import costs_of
@@ -84,7 +85,7 @@ def start_run(
     seed: tuple[int, ...] = (0,),  # the same seed gives bitwise the same result
     start: Start = Start(),  # noqa: B008
     saving: Saving | None = None,  # for rows in blocks
-    **limits: Any,  # tol, max_iter, max_time, stop and watch; see `Run`
+    **limits: Any,  # tol, max_iter, max_time, stop, watch and stepwise; see `Run`
 ) -> Started:
     """Minimise the dual until `tol` is proven, or Newton steps are to be taken.
 
@@ -93,9 +94,16 @@ def start_run(
     run of this problem can have written that.
     """
     run = PointRun(problem, alpha=start.alpha, known=start.known, **limits)
+    costs = costs_of(problem)
+    over = run.over or run.deadline <= run.started or run.stop()
+    if costs.small and solver != "sweep" and not over:
+        newton_of_small(run, costs.newton_step)
+        if run.over:
+            return Started(run, False, run.finish)
+        run.estimate = Estimate(run.gap, run.dual)
     sweeper_kind = sweeper_of(problem)
     policy = Policy(
-        costs_of(problem),
+        costs,
         solver=solver,
         tol=run.tol,
         max_iter=run.max_iter,
@@ -106,7 +114,7 @@ def start_run(
     if saving is not None:
         assert sweeper is not None
         sweeper.keep(run, saving)
-    if run.deadline <= run.started or run.stop():  # the start is a model
+    if over:  # the start is a model
         return Started(run, False, run.finish)
     if sweeper is not None:
         sweeps(run, sweeper, policy)

@@ -15,6 +15,8 @@ from .progress import Bars, announce_compilation, suggest_warm_up
 class Watcher:
     """Sees how a training goes on; this one looks away."""
 
+    stepwise = False  # whether it looks at the weights of each epoch
+
     def begin(self, names: list[str], attributes: Callable[..., dict[str, Any]]) -> None:
         """See the problems; `attributes` are those of an estimator with some weights."""
 

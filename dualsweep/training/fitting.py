@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, fields
 from math import fsum
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from .. import _tuning
 from .._clock import clock
 from .._typing import Array, Sparse
 from ..newton.host import newton_on_host
-from ..problems.result import ESTIMATES_DTYPE, Progress, Result
+from ..problems.result import ESTIMATES_DTYPE, HISTORY_DTYPE, Progress, Result
 from ..solvers.solve import Start, Started, start_run
 from .context import Context
 from .problems import Data, Problems
@@ -121,6 +122,7 @@ def train(
             start=start,
             stop=context.stop,
             watch=watch,
+            stepwise=context.watcher.stepwise,
             saving=saving,
         )
         if started.wants_newton:
@@ -179,6 +181,19 @@ def _fitted(problems: Problems, results: list[Result], estimates: list[Any]) -> 
         relative_gap=max(result.relative_gap for result in results),
         converged=all(result.converged for result in results),
         n_iter=max(result.n_iter for result in results),
-        history=np.concatenate([result.history for result in results]),
-        estimates=np.sort(np.array(estimates, ESTIMATES_DTYPE), order=["problem", "epoch"]),
+        history=_joined([result.history for result in results]),
+        estimates=np.array(sorted(estimates, key=itemgetter(0, 2)), ESTIMATES_DTYPE),
     )
+
+
+def _joined(histories: list[Array]) -> Array:
+    """Return the histories of all problems, one after the other."""
+    if len(histories) == 1:
+        return histories[0]
+    # `np.concatenate` looks for a common type, which takes longer than a small problem.
+    joined = np.empty(sum(map(len, histories)), HISTORY_DTYPE)
+    start = 0
+    for history in histories:
+        joined[start : start + len(history)] = history
+        start += len(history)
+    return joined

@@ -21,6 +21,7 @@ import scipy.sparse as sp
 
 import dualsweep.newton.host as host_module
 import dualsweep.placements.memory as memory_module
+import dualsweep.solvers.solve as solve_module
 import dualsweep.solvers.sweeps as sweeps_module
 from dualsweep import LinearSVC, LinearSVR, _tuning, svc_path, svr_path
 from dualsweep._threads import Workers
@@ -34,6 +35,7 @@ from dualsweep.placements.device.newton import DeviceBackend
 from dualsweep.problems.run import PointRun
 from dualsweep.rows.many_classes import LANES_CLASSES
 from dualsweep.rows.passes import DensePasses
+from dualsweep.solvers.costs import Costs
 from dualsweep.solvers.momentum import Momentum
 from dualsweep.solvers.policy import Policy
 from dualsweep.solvers.schedules import Alternating, Auto, Shrinking
@@ -64,6 +66,7 @@ UNBOUNDED = "squared", "squared-free"
 BOUNDED = [name for name in FORMULATIONS if name not in UNBOUNDED]
 ONE_VECTOR = [name for name in FORMULATIONS if name not in JOINT]
 NOTHING: dict[str, Any] = {}
+NOT_SMALL = {"SMALL_NEWTON": 0.0}  # Newton steps outside the kernel of small problems
 
 
 @cache
@@ -167,7 +170,15 @@ SHORTCUTS = {
         prevent=no_momentum,
         tuned={"FIRST_MOMENTUM": 4, "WORTH_MOMENTUM": -np.inf},  # soon, however fast sweeps are
     ),
-    "newton": Shortcut(spy_on(Iterate, "move"), {"solver": "newton"}, {"solver": "sweep"}),
+    "newton": Shortcut(
+        spy_on(Iterate, "move"), {"solver": "newton"}, {"solver": "sweep"}, tuned=NOT_SMALL
+    ),
+    "small": Shortcut(
+        spy_on(solve_module, "newton_of_small"),
+        {"solver": "newton"},
+        prevent=lambda patch: patch.setattr(Costs, "small", False),
+        formulations=[*BINARY, *REGRESSION],
+    ),
     "settled rows": Shortcut(
         spy_on(sweeps_module, "proven_rows", lambda found, *rest: found.any()),
         {"solver": "sweep"},
@@ -207,6 +218,7 @@ SHORTCUTS = {
         {"solver": "newton"},
         formulations=ONE_VECTOR,
         layouts=["dense"],
+        tuned=NOT_SMALL,
         dtype=np.float32,
     ),
     "kept Gram matrix": Shortcut(
@@ -214,6 +226,7 @@ SHORTCUTS = {
         {"solver": "newton"},
         prevent=no_gram_is_kept,
         formulations=[name for name in ONE_VECTOR if name not in UNBOUNDED],
+        tuned=NOT_SMALL,
     ),
     "shared passes": Shortcut(
         spy_on(host_module, "measure_together", lambda found, slacks, how: len(slacks) > 1),
@@ -222,6 +235,7 @@ SHORTCUTS = {
         formulations=BINARY,
         layouts=["dense"],
         size=(300, 40, 4),
+        tuned=NOT_SMALL,
     ),
     "threads": Shortcut(
         spy_on(Workers, "_hire", lambda found, *rest: found > 0),
