@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 
-.PHONY: demo test test-oldest lint types docs site fuzz mutate coverage bench bench-binary bench-gpu bench-hard bench-multiclass bench-regression bench-io bench-path bench-sdm bench-dask paper-dcd paper-sdm paper-avsf paper-walrus clean
+.PHONY: demo test test-oldest lint types docs site fuzz mutate coverage bench bench-binary bench-gpu bench-hard bench-multiclass bench-regression bench-io bench-path bench-sdm bench-small bench-dask paper-dcd paper-sdm paper-avsf paper-walrus clean
 
 demo: $(VENV)/.plot
 	$(BIN)/dualsweep demo
@@ -133,6 +133,10 @@ bench-io: $(VENV)/.dev
 # Searches for C against GridSearchCV, cold fits and LIBLINEAR -C; see benchmarks/README.md.
 bench-path: $(VENV)/.dev
 	DUALSWEEP_DATA=$(DATA) $(BIN)/python benchmarks/searches.py
+
+# Fits and searches of some hundred rows against scikit-learn, in milliseconds.
+bench-small: $(VENV)/.dev
+	$(BIN)/python benchmarks/small.py
 
 # Training in partitions: rounds simulated for 2 to 256 of them, and time, rounds and bytes on local
 # clusters of 1, 2 and 4 workers against in memory.
