@@ -194,13 +194,14 @@ def advance_folds(
     """
     ready = [(0, _TRAIN, f) for f in range(len(folds))]
     running: dict[Future[None], tuple[int, int, int]] = {}
+    begin = context.workers.submit if n_threads > 1 else _done
     tried = 0
     try:
         while (ready or running) and not halt.is_set():
             while ready and len(running) < n_threads and not context.stop():
                 c, what, f = heappop(ready)
                 task = (folds[f].train, c) if what == _TRAIN else (folds[f].assess, c, score)
-                running[context.workers.submit(*task)] = (c, what, f)
+                running[begin(*task)] = (c, what, f)
             if not running:
                 break
             for future in wait_for_one(running):
@@ -222,3 +223,11 @@ def advance_folds(
             future.cancel()
         wait(running)
     return tried
+
+
+def _done(function: Callable[..., None], *arguments: Any) -> Future[None]:
+    """Call a function in this thread: to hand small work to another takes longer than the work."""
+    future: Future[None] = Future()
+    function(*arguments)
+    future.set_result(None)
+    return future

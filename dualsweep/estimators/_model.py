@@ -141,6 +141,16 @@ support_ : ndarray of shape (n_support,)
         return tags
 
 
+def accuracy(model: Any, X: Any, y: Any) -> float:
+    """Return the accuracy of a classifier on checked rows in memory.
+
+    scikit-learn's scorer takes half a millisecond to check them, longer than a small fit.
+    """
+    scores = X @ model.coef_.T + model.intercept_
+    chosen = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.intp)
+    return float(np.mean(model.classes_[chosen] == y))
+
+
 def _by_block(method: Callable[[Any], Any], X: Any) -> Any:
     """Return the result of a method for X; for a store, compute it block by block."""
     if not in_blocks(X):

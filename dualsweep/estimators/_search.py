@@ -71,13 +71,14 @@ def search(
 
     searched = settings.but(tol=tol)
     n_classes = len(data.problems(settings).names)
+    n_threads = context.workers.n_threads
     alone = n_classes == 1 and isinstance(data, TrainingSet) and not context.bars.shown
+    alone = alone and n_threads > 1
     in_blocks = isinstance(data, BlockSet)  # memory is meant for one training
     stride = 1 if len(splits) * n_classes >= ENOUGH or in_blocks else STRIDE
-    n_threads = context.workers.n_threads
     at_once = 1 if in_blocks else n_threads
     folds: list[Fold] = []
-    with Workers(n_threads + 1) as workers:  # this thread waits for the others
+    with Workers(n_threads + (at_once > 1)) as workers:  # this thread waits for the others
         part = context.part(Watcher(), stop, workers)
         ahead = _Ahead(make, workers)
         for f, (train_rows, test_rows) in enumerate(splits):

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..training.parameters import OfClasses
 from ._device import DevicePredictions
-from ._model import LinearClassifier
+from ._model import LinearClassifier, accuracy
 from .searching import SearchingC
 from .svc import LinearSVC
 
@@ -66,6 +66,7 @@ class LinearSVCCV(  # type: ignore[misc]  # score is that of `scoring`
 
     _kind = LinearSVC
     _default_scoring = "accuracy"
+    _plain_scorer = staticmethod(accuracy)
 
     def to_sklearn(self) -> Any:
         """Return a fitted `sklearn.svm.LinearSVC` with the same predictions; see `LinearSVC`."""

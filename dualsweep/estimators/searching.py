@@ -43,6 +43,8 @@ class SearchingC(Provable, Choice, Training, BaseEstimator):
 
     _kind: ClassVar[type[CertifiedModel]]  # of model
     _default_scoring: ClassVar[str]
+    # What scores as that does, without checks of what was checked before.
+    _plain_scorer: ClassVar[Any] = None
     _texts: ClassVar = {
         "search": """
 C_ : float
@@ -164,6 +166,8 @@ best_estimator_ : LinearSVC or LinearSVR
     def _score(self, X: Any, y: Any, params: dict[str, Any]) -> Any:
         """Return a function that scores a model on some of the rows."""
         scorer, config = self._get_scorer(), get_config()
+        if self.scoring is None and not (params or in_blocks(X) or isinstance(X, OnDevice)):
+            scorer = self._plain_scorer or scorer
 
         def score(model: CertifiedModel, test: Any) -> float:
             chosen = _check_method_params(y, params, indices=test)

@@ -55,29 +55,21 @@ class SmallNewton(NamedTuple):
     state: Array
     gaps: Array  # relative, after each step
     # What is left at the end; the last two only if b is close.
-    alpha: Array  # b, of all rows
+    alpha: Array  # b, of all rows; before, their dual variables at the start
     weights: Array  # of b
     slacks: Array  # at these weights
     totals: Array  # of their certificate
 
 
 @jit
-def begin_small(work: SmallNewton, alpha: Array, rho: float) -> None:
-    """Begin at the weights ``work.w``, whose dual variables `alpha` are the first anchor."""
-    data, state = work.data, work.state
-    state[RHO], state[STEP], state[TRIED] = rho, 0.0, np.inf
-    work.gram[:, :] = 0.0
-    for t in range(work.members.shape[0]):
-        i = work.members[t]
-        work.y[t], work.cost[t], work.anchor[t] = data.y[i], data.cost[i], alpha[i]
-        work.along[t], work.weight[t] = 0.0, 0.0
-        work.slack[t] = target_of(data.target, i) - data.y[i] * row_dot(data.rows, i, work.w)
+def newton_small(work: SmallNewton, begin: bool, n_steps: int) -> tuple[int, int]:
+    """Take up to `n_steps` steps; return how the call ends, and the number of steps.
 
-
-@jit
-def newton_small(work: SmallNewton, n_steps: int) -> tuple[int, int]:
-    """Take up to `n_steps` steps; return how the call ends, and the number of steps."""
+    The first call is to `begin`, at `w`, with `alpha` as the anchor and a penalty in `state`.
+    """
     tuning, state, tol = work.tuning, work.state, work.tol
+    if begin:
+        _begin(work)
     ends = GOING
     for taken in range(n_steps + 1):
         primal, inner_gap, excess = _measure(work, False)
@@ -101,6 +93,19 @@ def newton_small(work: SmallNewton, n_steps: int) -> tuple[int, int]:
         work.gaps[taken] = gap / primal if gap > 0.0 else 0.0
     _fill_duals(work)
     return ends, taken
+
+
+@jit
+def _begin(work: SmallNewton) -> None:
+    """Fill in what the members have, and the slacks of w."""
+    data = work.data
+    work.state[STEP], work.state[TRIED] = 0.0, np.inf
+    work.gram[:, :] = 0.0
+    for t in range(work.members.shape[0]):
+        i = work.members[t]
+        work.y[t], work.cost[t], work.anchor[t] = data.y[i], data.cost[i], work.alpha[i]
+        work.along[t], work.weight[t] = 0.0, 0.0
+        work.slack[t] = target_of(data.target, i) - data.y[i] * row_dot(data.rows, i, work.w)
 
 
 @jit

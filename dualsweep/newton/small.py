@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..kernels.certificate import N_TOTALS, certified
-from ..kernels.small import CLOSE, GOING, RHO, SmallNewton, begin_small, newton_small
+from ..kernels.small import CLOSE, GOING, RHO, SmallNewton, newton_small
 from ..problems.run import PointRun
 from .core import silent
 from .tuning import DIRECT
@@ -48,20 +48,20 @@ def newton_of_small(run: PointRun, step_entries: float) -> None:
         gradient=gradient,
         gram=gram,
         factor=factor,
-        state=np.empty(3),
+        state=np.zeros(3),
         gaps=np.empty(left),
-        alpha=np.zeros(problem.n_rows),
+        alpha=run.alpha.copy(),
         weights=weights,
         slacks=slacks,
         totals=np.empty(N_TOTALS),
     )
-    rho = 0.0 if problem.smooth else DIRECT.first_rho * problem.scale / problem.mean_cost
-    begin_small(work, run.alpha, rho)
+    if not problem.smooth:
+        work.state[RHO] = DIRECT.first_rho * problem.scale / problem.mean_cost
     at_once = 1 if run.stepwise else max(int(ENTRIES_PER_CALL / step_entries), 1)
-    ends = GOING
+    ends, begin = GOING, True
     while ends == GOING and left > 0 and not run.poll():
-        ends, taken = newton_small(work, min(at_once, left))
-        left -= taken
+        ends, taken = newton_small(work, begin, min(at_once, left))
+        left, begin = left - taken, False
         for gap in work.gaps[:taken].tolist():
             run.n_newton += 1
             run.tick(gap, work.w)
@@ -70,5 +70,6 @@ def newton_of_small(run: PointRun, step_entries: float) -> None:
         found = certified(problem.size(work.weights), work.totals, n)
         if found.relative_gap <= run.tol:
             run.alpha, run.w, run.slack = work.alpha, work.weights, work.slacks
+            run.certified = True
             return run.note(found)
     run.adopt(work.alpha)
