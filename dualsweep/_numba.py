@@ -54,7 +54,10 @@ def cached(
         cache = kernel._cache
         cache._cache_file = _KernelFile(kernel, stamp)
         cache._index_key = _with_fields(cache._index_key)
-        load, save = cache.load_overload, cache.save_overload
+        # `load_overload` imports all that code may need while it is compiled, in 0.17 s. What is
+        # compiled needs of that at most the run time, which these kernels do without.
+        load = cache._load_overload if NO_RUN_TIME else cache.load_overload
+        save = cache.save_overload
     # No directory can be written to, or this numba has another cache. Its own does not see that a
     # function of another module has changed.
     except (RuntimeError, AttributeError, TypeError):

@@ -5,6 +5,7 @@ what matters there.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -330,7 +331,7 @@ def test_the_gradient_and_hessian_are_those_of_the_inner_problem(kind, layout):
 
 def solve_iteratively(backend, gradient, wanted, most, **tuning):
     """Return directions by conjugate gradients, and which ended before they were exact."""
-    left, constants = np.full(len(backend.runs), 1e-12), backend.tuning._replace(**tuning)
+    left, constants = np.full(len(backend.runs), 1e-12), replace(backend.tuning, **tuning)
     return conjugate_gradients(
         backend.hessian(backend.rho), gradient, wanted, left, most, constants, lambda: False
     )

@@ -15,9 +15,6 @@ from dualsweep.kernels import certificate
 from dualsweep.kernels.binary import (
     add_weights,
     copy_nonzero,
-    count_support,
-    fill_labels,
-    fill_support,
 )
 from dualsweep.kernels.certificate import sum_losses
 from dualsweep.kernels.scaling import best_multiple, rescale
@@ -583,25 +580,16 @@ def test_the_best_multiple_is_0_where_it_is_undefined(total, curvature, room, ex
     assert best_multiple(total, curvature, room) == expected
 
 
-def test_signs_and_support_of_a_class_are_those_of_numpy():
+def test_weights_and_copies_are_those_of_numpy():
     rng = np.random.default_rng(0)
-    codes = rng.integers(-1, 3, N_ROWS)
     alpha = rng.normal(size=N_ROWS) * (rng.random(N_ROWS) < 0.5)
     members = np.flatnonzero(rng.random(N_ROWS) < 0.7)
-    y = np.empty(N_ROWS)
-    fill_labels(codes, 1, y)
-    np.testing.assert_array_equal(y, np.where(codes == 1, 1.0, -1.0))
+    y = rng.choice([-1.0, 1.0], N_ROWS)
     X = rng.normal(size=(N_ROWS, 4))
     expected = np.append(X[members].T @ (alpha * y)[members], 1.5 * (alpha * y)[members].sum())
     w = np.full(5, 2.0)
     add_weights(as_rows(X, 1.5), members, alpha, y, w)
     np.testing.assert_allclose(w, 2.0 + expected, rtol=1e-12)
-    n = count_support(alpha)
-    assert n == np.count_nonzero(alpha)
-    rows, values = np.empty(n, np.int64), np.empty(n)
-    fill_support(alpha, codes, 1, rows, values)
-    np.testing.assert_array_equal(rows, np.flatnonzero(alpha))
-    np.testing.assert_array_equal(values, (alpha * y)[rows])
     copy = np.zeros(N_ROWS)
     copy_nonzero(alpha, copy)
     np.testing.assert_array_equal(copy, alpha)

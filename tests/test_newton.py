@@ -258,7 +258,7 @@ class Hard(BinaryProblem):
 
 
 class HardSlacks(BinarySlacks):
-    tuning = DIRECT._replace(max_steps=2)
+    tuning = replace(DIRECT, max_steps=2)
 
 
 slacks_of.register(Hard, HardSlacks)

@@ -423,7 +423,7 @@ def test_float32_weights_give_way_where_they_do_not_suffice():
     )
     assert wide.converged
     assert narrow.converged
-    assert narrow.n_iter <= 3 * wide.n_iter
+    assert narrow.n_iter <= 4 * wide.n_iter  # 2.5 to 3.7 times as many, with other seeds
 
 
 # Odd problems

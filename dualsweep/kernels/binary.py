@@ -114,33 +114,6 @@ def add_weights(rows: Rows, members: Array, alpha: Array, y: Array, w: Array) ->
 
 
 @jit
-def fill_labels(codes: Array, positive: int, y: Array) -> None:
-    """Fill in 1 for the rows of a class and -1 for those of others, from class codes."""
-    for i in range(codes.shape[0]):
-        y[i] = 1.0 if codes[i] == positive else -1.0
-
-
-@jit
-def count_support(alpha: Array) -> int:
-    """Count the nonzero dual variables."""
-    n = 0
-    for i in range(alpha.shape[0]):
-        n += alpha[i] != 0.0
-    return n
-
-
-@jit
-def fill_support(alpha: Array, codes: Array, positive: int, rows: Array, values: Array) -> None:
-    """Fill in the rows with nonzero dual variables, and these, negated for other classes."""
-    n = 0
-    for i in range(alpha.shape[0]):
-        if alpha[i] != 0.0:
-            rows[n] = i
-            values[n] = alpha[i] if codes[i] == positive else -alpha[i]
-            n += 1
-
-
-@jit
 def copy_nonzero(values: Array, out: Array) -> None:
     """Copy nonzero values into an array of zeros; memory that stays 0 is not touched."""
     for j in range(values.shape[0]):

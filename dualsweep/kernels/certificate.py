@@ -22,7 +22,7 @@ compensated (`dualsweep.rows.compensated`), and n EPS becomes (n EPS)^2.
 
 from __future__ import annotations
 
-from math import sqrt
+from math import fsum, isfinite, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +47,11 @@ OF_OBJECTIVE = 8
 
 # Error by underflow: of an objective or a gap of any number of rows, and of one square.
 UNDERFLOW, DENORMAL = 1e-300, 5e-324
+
+
+# Up to so many weights the square is summed in Python: a kernel would have to be compiled, or
+# loaded, for some microseconds.
+FEW_WEIGHTS = 128
 
 
 class Certified(NamedTuple):
@@ -144,9 +149,21 @@ def relative(gap: float, primal: float) -> float:
     return gap / primal if primal > 0.0 else np.inf
 
 
-@jit
 def squared_length(w: Array) -> float:
     """Return ``w.w``, rounded up by at most 6 EPS + (n EPS)^2; it is 0 only if all of w is."""
+    if len(w) > FEW_WEIGHTS:
+        return long_square(w)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        squares = np.square(w, dtype=np.float64)
+        total = float(squares.sum())
+    if not isfinite(total):
+        return total
+    return (1.0 + 3.0 * EPS) * fsum(squares.tolist()) + len(w) * DENORMAL * w.any()
+
+
+@jit
+def long_square(w: Array) -> float:
+    """Return `squared_length`, of any number of weights."""
     total, low = 0.0, 0.0
     d = w.shape[0]
     whole = d - d % 8

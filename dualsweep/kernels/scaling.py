@@ -8,7 +8,7 @@ from .._jit import jit, jit_inline
 from .._typing import Array
 from ..losses.protocol import conjugate_parts, dual_bounds, row_loss
 from .binary import BinaryData, target_of
-from .certificate import squared_length
+from .certificate import long_square
 
 # Dual variables within rounding of a bound, from this part of it on, are set to it: visits leave
 # those alone.
@@ -52,7 +52,7 @@ def rescale(
             total += target_of(data.target, i) * a - linear
             square += quadratic
             room = min(room, (upper if a > 0.0 else lower) / a)
-    size = squared_length(w_before)
+    size = long_square(w_before)
     s = best_multiple(total, size + square, room)
 
     alpha[:] = 0.0

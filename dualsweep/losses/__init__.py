@@ -9,8 +9,10 @@ from __future__ import annotations
 from functools import lru_cache
 from math import inf
 
+import numpy as np
+
 from .box import Box
-from .protocol import Loss, row_loss
+from .protocol import Loss
 
 __all__ = ["LOSSES", "REGRESSION_LOSSES", "Box", "Loss", "loss_at", "loss_named"]
 
@@ -37,4 +39,5 @@ def loss_named(name: str, epsilon: float = 0.0) -> Loss:
 @lru_cache
 def loss_at(slack: float, loss: Loss) -> float:
     """Return what a row with this slack and a cost of 1 loses."""
-    return float(row_loss(loss, 1.0, slack))
+    arrays, cost, slacks = loss.on_arrays(np), np.ones(1), np.full(1, slack)
+    return float(arrays.losses(cost, slacks, arrays.best_dual(cost, slacks))[0])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 
-class Tuning(NamedTuple):
+@dataclass(frozen=True)
+class Tuning:
     """The constants of one backend; the defaults are for problems in memory with few weights.
 
     Steps of the hinge loss to 1e-6 on covtype at C = 1, 100 and 1000: 27, 34 and 49; 145 on w8a at
@@ -51,7 +52,7 @@ DIRECT = Tuning()
 
 # Several classes as one problem: letter, C = 10, takes 40 steps to 1e-3 instead of 47, in 4/5 of
 # the time.
-MULTICLASS = DIRECT._replace(first_rho=0.5)
+MULTICLASS = replace(DIRECT, first_rho=0.5)
 
 # Conjugate gradients with the blocks of single classes as preconditioner: they are the fewer the
 # less the problem changes from one step to the next. mnist, Crammer-Singer at C = 1 and 10: 360 and
@@ -63,8 +64,8 @@ BLOCKS = Tuning(
 )
 
 # Rows in partitions: a product with the Hessian is a round.
-PARTITIONS = DIRECT._replace(forcing=0.1, forcing_last=0.1)
-PARTITIONS_MULTICLASS = PARTITIONS._replace(first_rho=MULTICLASS.first_rho)
+PARTITIONS = replace(DIRECT, forcing=0.1, forcing_last=0.1)
+PARTITIONS_MULTICLASS = replace(PARTITIONS, first_rho=MULTICLASS.first_rho)
 
 # A device, on which conjugate gradients take most of the time and all problems step together. They
 # take the longer the smaller rho is, so it falls less: products with the Hessian to a gap of 1e-6,
@@ -85,7 +86,7 @@ DEVICE = Tuning(
     retry=0.7,
     leave=0.8,
 )
-DEVICE_MULTICLASS = DEVICE._replace(first_rho=MULTICLASS.first_rho)
+DEVICE_MULTICLASS = replace(DEVICE, first_rho=MULTICLASS.first_rho)
 
 # Conjugate gradients with factors of the Hessian's blocks: factors are made anew when this many
 # steps were needed. On two cores, with 12 instead of 8, mnist at C = 1 takes 4.8 instead of 5.7 s

@@ -277,11 +277,16 @@ class PointRun(Run):
         if problem.outdated:  # rows were lost meanwhile
             self.check()
 
-    def adopt(self, alpha: DualPoint) -> None:
-        """Make `alpha` the dual point if its certificate is better, or if it overwrote the old."""
+    def adopt(self, alpha: DualPoint, w: Array | None = None) -> None:
+        """Make `alpha` the dual point if its certificate is better, or if it overwrote the old.
+
+        `w` are its weights, if they are known.
+        """
         before, gap = self.alpha, self.gap
         self.alpha = alpha
-        self.check()
+        if w is not None:
+            self.w = w
+        self.check(weights_known=w is not None)
         if not self.gap <= gap and not self.problem.in_place:
             self.alpha = before
             self.history.pop()

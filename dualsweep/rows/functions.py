@@ -41,12 +41,12 @@ def row_sqnorm(rows: AnyRows, i: int) -> float:
 
 @generic
 def row_outer(rows: AnyRows, i: int, scale: float, out: Array) -> None:
-    """Add half of ``scale * x x'``, x row i with its bias: the whole is ``out + out'``."""
+    """Add half of ``scale * x x'``, x sparse row i with its bias: the whole is ``out + out'``."""
 
 
 @generic
 def rows_outer(rows: AnyRows, members: Array, scale: Array, out: Array) -> None:
-    """Do the same for some rows."""
+    """Do the same for some rows, sparse or dense."""
 
 
 @generic
@@ -185,18 +185,6 @@ def _outer_csr(rows: CSRRows, i: int, scale: float, out: Array) -> None:
     out[last, last] += 0.5 * scale * rows.bias * rows.bias
 
 
-@implements(row_outer, DenseRows, fastmath=FUSED_MATH)
-def _outer_dense(rows: DenseRows, i: int, scale: float, out: Array) -> None:
-    row, last = rows.data[i], out.shape[0] - 1
-    for j in range(last):
-        s, target = scale * np.float64(row[j]), out[j]
-        for k in range(j):
-            target[k] += s * np.float64(row[k])
-        target[j] += 0.5 * s * np.float64(row[j])
-        out[last, j] += s * rows.bias
-    out[last, last] += 0.5 * scale * rows.bias * rows.bias
-
-
 @implements(rows_outer, CSRRows)
 def _outers_csr(rows: CSRRows, members: Array, scale: Array, out: Array) -> None:
     for t in range(members.shape[0]):
@@ -207,25 +195,24 @@ def _outers_csr(rows: CSRRows, members: Array, scale: Array, out: Array) -> None
 # microseconds, a product of matrices 200.
 @implements(rows_outer, DenseRows, fastmath=DOT_MATH)
 def _outers_dense(rows: DenseRows, members: Array, scale: Array, out: Array) -> None:
-    n, last = members.shape[0], out.shape[0] - 1
-    whole = n - n % 4
-    for t in range(0, whole, 4):
-        a, b = rows.data[members[t]], rows.data[members[t + 1]]
-        c, d = rows.data[members[t + 2]], rows.data[members[t + 3]]
+    n, last, bias = members.shape[0], out.shape[0] - 1, rows.bias
+    for t in range(0, n, 4):
+        two, three, four = min(t + 1, n - 1), min(t + 2, n - 1), min(t + 3, n - 1)
+        a, b = rows.data[members[t]], rows.data[members[two]]
+        c, d = rows.data[members[three]], rows.data[members[four]]
+        p, q = scale[t], scale[two] if two == t + 1 else 0.0  # past the end, the last row again
+        r, s = scale[three] if three == t + 2 else 0.0, scale[four] if four == t + 3 else 0.0
         for j in range(last):
-            e, f = scale[t] * np.float64(a[j]), scale[t + 1] * np.float64(b[j])
-            g, h = scale[t + 2] * np.float64(c[j]), scale[t + 3] * np.float64(d[j])
+            e, f = p * np.float64(a[j]), q * np.float64(b[j])
+            g, h = r * np.float64(c[j]), s * np.float64(d[j])
             target = out[j]
             for k in range(j):
                 one = e * np.float64(a[k]) + f * np.float64(b[k])
                 target[k] += one + (g * np.float64(c[k]) + h * np.float64(d[k]))
             one = e * np.float64(a[j]) + f * np.float64(b[j])
             target[j] += 0.5 * (one + (g * np.float64(c[j]) + h * np.float64(d[j])))
-            out[last, j] += ((e + f) + (g + h)) * rows.bias
-        total = (scale[t] + scale[t + 1]) + (scale[t + 2] + scale[t + 3])
-        out[last, last] += 0.5 * total * rows.bias * rows.bias
-    for t in range(whole, n):
-        row_outer(rows, members[t], scale[t], out)
+            out[last, j] += ((e + f) + (g + h)) * bias
+        out[last, last] += 0.5 * ((p + q) + (r + s)) * bias * bias
 
 
 @implements(row_entry, CSRRows)

@@ -41,6 +41,9 @@ FINER = 4
 # Entries that are summed up per column at a time.
 COLUMN_ENTRIES = 1 << 22
 
+# Up to so many entries NumPy sums up squared norms: a kernel would have to be compiled, or loaded.
+FEW_ENTRIES = 100_000
+
 # Up to this many weights, 8 MB, the sums of all parts are kept until the end.
 SMALL_SUMS = 1 << 20
 
@@ -103,6 +106,8 @@ class Passes:
 
     def sqnorms(self) -> Array:
         """Return the squared norm of every row, the bias included."""
+        if self.n_stored <= FEW_ENTRIES:
+            return few_sqnorms(self.rows)
         out = np.empty(self.n_rows)
         self.each(lambda part: _sqnorms(self.rows, part.start, out[part]), len(out))
         return out
@@ -367,6 +372,16 @@ def _responses(rows: AnyRows, members: Array, W: Array) -> Array:
     out = np.empty((len(members), *W.shape[1:]))
     _respond(rows, members, W, out)
     return out
+
+
+@np.errstate(over="ignore", under="ignore", invalid="ignore")
+def few_sqnorms(rows: Rows) -> Array:
+    """Return the squared norm of every row, the bias included."""
+    squares = np.square(rows.data, dtype=np.float64)
+    if isinstance(rows, DenseRows):
+        return squares.sum(axis=1) + rows.bias**2
+    places = np.repeat(np.arange(n_rows(rows)), np.diff(rows.indptr))
+    return np.bincount(places, squares[: len(places)], n_rows(rows)) + rows.bias**2
 
 
 @jit

@@ -11,14 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from .._typing import Array, ClassWeight, DualPoint, Sparse
-from ..kernels.binary import copy_nonzero, count_support, fill_labels, fill_support
+from ..kernels.binary import copy_nonzero
 from ..kernels.certificate import OF_OBJECTIVE, sum_losses
 from ..losses import LOSSES, REGRESSION_LOSSES, Loss, loss_at, loss_named
 from ..problems.binary import BinaryProblem
@@ -157,17 +156,19 @@ class OneVersusRest(SingleVectors):
 
     def signs(self, p: int, labels: Array) -> Array:
         """Return 1 for rows of the class of the p-th problem and -1 for others."""
-        y = np.empty(len(labels))
-        fill_labels(labels, self.positives[p], y)
+        y = (labels == self.positives[p]).astype(np.float64)
+        y *= 2.0
+        y -= 1.0
         return y
 
     def signed(self, rows: LabelledRows, alphas: Sequence[Array], first: int = 0) -> Sparse:
-        starts = np.cumsum([0, *map(count_support, alphas)])
-        places, values = np.empty(starts[-1], np.int64), np.empty(starts[-1])
-        parts = zip(self.positives[first:], alphas, pairwise(starts.tolist()), strict=False)
-        for k, alpha, (start, stop) in parts:
-            fill_support(alpha, rows.labels, k, places[start:stop], values[start:stop])
-        return sp.csr_array((values, places, starts), shape=(len(alphas), len(rows.labels)))
+        places = [np.flatnonzero(alpha) for alpha in alphas]
+        values = [alpha[support] for alpha, support in zip(alphas, places, strict=True)]
+        for k, support, own in zip(self.positives[first:], places, values, strict=False):
+            np.negative(own, out=own, where=rows.labels[support] != k)
+        starts = np.cumsum([0, *map(len, places)])
+        found = np.concatenate(values), np.concatenate(places), starts
+        return sp.csr_array(found, shape=(len(alphas), len(rows.labels)))
 
     def primal_at_zero(self, costs: Array) -> float:
         return float(costs.sum()) * loss_at(1.0, self.loss)

@@ -157,7 +157,7 @@ def test_sources_that_change(tmp_path):
         os.utime(path, (1e9, 1e9))
     assert fit(cache, folder=tmp_path) == (digest, 0)
     path = package / "rows/functions.py"
-    old = "total = rows.bias * rows.bias"
+    old = "total = rows.bias * np.float64(w[w.shape[0] - 1])"
     assert path.read_text().count(old) > 0
     path.write_text(path.read_text().replace(old, f"{old} + 0.5"))
     other, compiled_again = fit(cache, folder=tmp_path)

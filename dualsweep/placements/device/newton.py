@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -222,7 +223,7 @@ class DeviceBackend(Backend):
             self.anchor = solver.columns(solver.terms, places, solver.alpha, dtype)
         self.tuning = DEVICE if self.terms.separate else DEVICE_MULTICLASS
         if dtype == self.xp.float32:
-            self.tuning = self.tuning._replace(max_steps=NARROW_STEPS)
+            self.tuning = replace(self.tuning, max_steps=NARROW_STEPS)
 
     @property
     def direct_worth(self) -> float:  # type: ignore[override]
