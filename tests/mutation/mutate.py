@@ -50,11 +50,12 @@ TESTS = {
     "kernels/certificate.py": "tests/test_kernels.py -k 'certificate or tiny'",
     "kernels/intercept.py": "tests/test_free_intercept.py -k intercept_is_best",
     "kernels/binary.py": (
-        "tests/test_kernels.py -k 'sweep or gain or zero_row or order or float32 or signs'"
+        "tests/test_kernels.py -k 'sweep or gain or zero_row or order or float32 or copies'"
     ),
     "kernels/scaling.py": "tests/test_kernels.py -k multiple",
     "kernels/multiclass.py": "tests/test_multiclass.py -k 'sweep or kernel or certificate'",
     "kernels/newton_binary.py": "tests/test_newton.py -k 'inner_problem or enter_or_leave'",
+    "kernels/small.py": "tests/test_small.py -k 'systems or finite or bitwise or start or general'",
     "kernels/newton_multiclass.py": (
         "tests/test_multiclass.py -k 'newton_passes or (system and not threads)'"
     ),
