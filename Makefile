@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 
-.PHONY: demo test test-oldest lint types docs site fuzz mutate coverage bench bench-binary bench-gpu bench-hard bench-multiclass bench-regression bench-io bench-path bench-sdm bench-small bench-dask paper-dcd paper-sdm paper-avsf paper-walrus clean
+.PHONY: demo test test-oldest lint types docs site wheel fuzz mutate coverage bench bench-binary bench-gpu bench-hard bench-multiclass bench-regression bench-io bench-path bench-sdm bench-small bench-dask paper-dcd paper-sdm paper-avsf paper-walrus clean
 
 demo: $(VENV)/.plot
 	$(BIN)/dualsweep demo
@@ -137,6 +137,11 @@ bench-path: $(VENV)/.dev
 # Fits and searches of some hundred rows against scikit-learn, in milliseconds.
 bench-small: $(VENV)/.dev
 	$(BIN)/python benchmarks/small.py
+
+# A wheel with prebuilt kernels, in dist/: for this Python, and for processors of the levels that
+# this machine can run.
+wheel: $(VENV)/.dev
+	$(BIN)/python tools/wheel.py
 
 # Training in partitions: rounds simulated for 2 to 256 of them, and time, rounds and bytes on local
 # clusters of 1, 2 and 4 workers against in memory.

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dualsweep import _content
+from dualsweep import _content, _numba
 
 HELPER = '''"""A module of helpers."""
 
@@ -124,7 +124,7 @@ class Package:
     def kept_under(self, monkeypatch):
         """Return what the kernel is kept under."""
         kernel = self.load(monkeypatch)[0].kernel
-        file = kernel._cache._cache_file
+        file = kernel._cache._own
         return file._index_name, file._source_stamp
 
 
@@ -150,7 +150,7 @@ def test_an_implementation_that_comes_later_counts(tmp_path, monkeypatch):
     from dualsweep._jit import implements
 
     kernel, helper = Package(tmp_path).load(monkeypatch)
-    file = kernel.kernel._cache._cache_file
+    file = kernel.kernel._cache._own
     before = file._source_stamp
 
     @implements(helper.shifted, str)
@@ -168,11 +168,9 @@ def test_the_order_of_fields_counts(tmp_path, monkeypatch):
     for edit in (None, ("helper.py", "first: float\n    second", "second: float\n    first")):
         if edit is not None:
             package.edit(*edit)
-        kernel, helper = package.load(monkeypatch)
+        _, helper = package.load(monkeypatch)
         pair = numba.typeof(helper.Pair(1.0, 2.0))
-        codegen = numba.core.registry.cpu_target.target_context.codegen()
-        cache = kernel.kernel._cache
-        keys.append([cache._index_key(sig, codegen) for sig in ((pair,), (numba.typeof((pair,)),))])
+        keys.append([_numba._key(sig, ()) for sig in ((pair,), (numba.typeof((pair,)),))])
     assert keys[0][0][-1] == ((("first", "second"), (((), ()), ((), ()))),)
     assert keys[0][0][-1] != keys[1][0][-1]
 
@@ -201,7 +199,7 @@ for name in sorted(sys.modules):
     if name.startswith("dualsweep."):
         for value in vars(sys.modules[name]).values():
             if isinstance(value, Dispatcher):
-                file = value._cache._cache_file
+                file = value._cache._own
                 found[value.py_func.__module__, file._index_name] = file._source_stamp[1].hex()
 print(sorted(found.items()))
 """
