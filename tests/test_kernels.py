@@ -593,3 +593,76 @@ def test_weights_and_copies_are_those_of_numpy():
     copy = np.zeros(N_ROWS)
     copy_nonzero(alpha, copy)
     np.testing.assert_array_equal(copy, alpha)
+
+
+# The sums of a certificate
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 8, 17, 200])
+@pytest.mark.parametrize("scale", [1e-170, 1e-160, 1.0, 1e100])
+@pytest.mark.parametrize("square", [certificate.squared_length, certificate.long_square])
+def test_squares_are_rounded_up_by_a_little(square, scale, n):
+    w = scale * np.random.default_rng(n).normal(size=n)
+    exact = sum((Fraction(value) ** 2 for value in w.tolist()), Fraction(0))
+    eps = Fraction(certificate.EPS)
+    found = Fraction(float(square(w)))
+    assert exact <= found <= exact * (1 + 6 * eps + (n * eps) ** 2) + n * Fraction(5e-324) * 2
+    assert square(0.0 * w) == 0.0
+    assert bool(found) == bool(n)
+
+
+def test_squares_beyond_float64_are_not_finite():
+    w = np.array([1e200, 1.0, -1e180])
+    assert not np.isfinite([certificate.squared_length(w), certificate.long_square(w)]).any()
+
+
+@pytest.mark.parametrize("compensated", [False, True])
+def test_what_totals_prove(compensated):
+    """The bounds of the module's docstring, in fractions, and nothing much wider."""
+    rng, eps = np.random.default_rng(0), Fraction(certificate.EPS)
+    for _ in range(50):
+        n, distance = int(rng.integers(1, 10**7)), float(rng.choice([0.0, 1e-9, 0.1]))
+        size, losses, spread, shares, seen, lengths, drift = 10.0 ** rng.uniform(-9, 3, 7)
+        calls = float(rng.integers(1, 40))
+        seen, losses = min(seen, shares), losses * float(rng.choice([0.0, 1.0]))
+        totals = np.array([losses, spread, shares, seen, lengths, drift, calls])
+        found = certificate.certified(size, totals, n, compensated=compensated, distance=distance)
+        exact = [Fraction(float(value)) for value in (size, *totals, distance)]
+        size_, losses_, spread_, shares_, _, lengths_, drift_, calls_, distance_ = exact
+        primal = size_ / 2 + losses_
+        blur = (2 * calls_ + certificate.OF_OBJECTIVE + (n * eps) * n) * eps * primal
+        terms = calls_ + 2 + (n * eps) * n if compensated else Fraction(n)
+        away = distance_ + drift_ + terms * eps * lengths_
+        gap = shares_ + away**2 / 2
+        assert primal + blur * Fraction(0.9) <= Fraction(found.primal) <= primal + 2 * blur
+        assert gap <= Fraction(found.gap) <= gap * (1 + (2 * n + 40) * eps) + Fraction(1e-299)
+        kept = Fraction(found.dual) + Fraction(found.gap)  # what is left of the primal at least
+        positive = size_ / 2 * (1 - 4 * (calls_ + 8) * eps)
+        assert max(primal - 3 * blur - 3 * spread_, positive) <= kept + 4 * eps * gap
+        assert kept <= max(primal - blur / 2 - 2 * spread_, size_ / 2) + 4 * eps * (gap + primal)
+        assert found.relative_gap == pytest.approx(found.gap / float(kept), rel=1e-6)
+        assert found.seen == pytest.approx(seen / float(primal), rel=1e-12)
+
+
+def test_gaps_relative_to_nothing():
+    assert certificate.relative(-1.0, 0.0) == certificate.relative(0.0, 0.0) == 0.0
+    assert certificate.relative(1e-3, 0.0) == certificate.relative(1e-3, -1.0) == np.inf
+    assert certificate.relative(1e-3, 0.5) == 2e-3
+
+
+@pytest.mark.parametrize("loss", naive.LOWER)
+def test_rows_are_settled_within_their_reach(loss):
+    X, y = naive.random_data(60, 5)
+    problem = naive.library_problem(4.0 * X, y, 1.0, loss, 1.0)
+    rng, members = np.random.default_rng(0), np.arange(0, 60, 2)
+    lower, upper = (max(bound, -1.0) for bound in naive.numbers(loss)[:2])
+    alpha = rng.choice([lower, 0.0, min(upper, 1.0)], 60)
+    slack, out = rng.normal(size=30), np.empty(30, bool)
+    certificate.settle_rows(problem.data, members, alpha, slack, 0.02, out)
+    reach = 0.02 * np.sqrt(problem.sqnorm[members])
+    expected = [
+        protocol.is_settled(problem.loss, 1.0, a, s, r)
+        for a, s, r in zip(alpha[members], slack, reach, strict=True)
+    ]
+    np.testing.assert_array_equal(out, expected)
+    assert loss == "squared" or 0 < sum(expected) < 30

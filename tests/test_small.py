@@ -28,6 +28,13 @@ def setup(loss, layout="dense", dtype=np.float64):
     return naive.library_problem(rows, y, cost, loss, BIAS, target)
 
 
+def some_alpha(problem):
+    """Feasible dual variables near 0."""
+    lower, upper = problem.loss.on_arrays(np).bounds(problem.cost)
+    alpha = np.clip(0.05 * np.random.default_rng(1).normal(size=120), lower, upper)
+    return np.where(problem.cost > 0, alpha, 0.0)
+
+
 def assert_same(one, other):
     np.testing.assert_array_equal(one.w, other.w)
     np.testing.assert_array_equal(one.alpha, other.alpha)
@@ -38,16 +45,25 @@ def assert_same(one, other):
 @every_loss
 @every_layout
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_steps_are_those_of_the_general_method(tuned, loss, layout, dtype):
-    problem = setup(loss, layout, dtype)
-    assert costs_of(problem).small
-    small = solve(problem, **NEWTON)
+@pytest.mark.parametrize("warm", [False, True])
+def test_steps_are_those_of_the_general_method(tuned, loss, layout, dtype, warm):
+    problem, seen = setup(loss, layout, dtype), []
+    start = some_alpha(problem) if warm else None
+
+    def watch(progress):
+        seen[-1].append([progress.relative_gap, *progress.w])
+
+    def run(small):
+        assert costs_of(problem).small == small
+        seen.append([])
+        return solve(problem, **NEWTON, start=Start(start), watch=watch)
+
+    small = run(True)
     tuned(SMALL_NEWTON=0)
-    assert not costs_of(problem).small
-    general = solve(problem, **NEWTON)
+    general = run(False)
     assert small.converged
     assert (small.n_iter, small.n_newton) == (general.n_iter, general.n_newton)
-    np.testing.assert_allclose(small.w, general.w, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(*seen, rtol=1e-4, atol=1e-7)  # gaps and weights after each step
     assert small.primal == pytest.approx(general.primal, rel=2e-9)
 
 
@@ -88,10 +104,7 @@ def test_a_start_from_the_solution_needs_no_step(loss):
 @every_loss
 def test_a_start_from_elsewhere_leads_to_the_same_optimum(loss):
     problem = setup(loss)
-    lower, upper = problem.loss.on_arrays(np).bounds(problem.cost)
-    alpha = np.clip(np.random.default_rng(1).normal(size=120), lower, upper)
-    alpha[problem.cost == 0] = 0.0
-    found = solve(problem, **NEWTON, start=Start(alpha))
+    found = solve(problem, **NEWTON, start=Start(some_alpha(problem)))
     assert found.converged
     assert found.primal == pytest.approx(solve(problem, **NEWTON).primal, rel=2e-9)
 

@@ -90,7 +90,8 @@ def test_kinds_that_there_are_not():
     result = run("warm-up", "--types", "float16")
     assert result.exit_code == 2
     assert (
-        "--types must be float32 or float64, or both with a comma, but is float16" in result.output
+        "--types must be float32 or float64, or several with commas, but is float16"
+        in result.output
     )
 
 

@@ -40,14 +40,16 @@ CPU_SECONDS = 15  # of a mutant; one that takes longer counts as killed
 MEMORY = 8 << 30  # bytes
 
 TESTS = {
-    "losses/box.py": "tests/test_kernels.py -k 'naive or losses or share or sweep or tiny'",
+    "losses/box.py": "tests/test_losses.py tests/test_kernels.py -k 'test_losses or sweep or tiny'",
     "_random.py": "tests/test_random.py",
     "kernels/block_steps.py": (
         "tests/test_subproblems.py tests/test_multiclass.py -k 'kernels_of_block_steps or "
         "(guesses or walk) and (crammer or weston or sort or (conditions and not 1000))'"
     ),
     "solvers/schedules.py": "tests/test_schedules.py",
-    "kernels/certificate.py": "tests/test_kernels.py -k 'certificate or tiny'",
+    "kernels/certificate.py": (
+        "tests/test_kernels.py -k 'certificate or tiny or squares or prove or relative or settled'"
+    ),
     "kernels/intercept.py": "tests/test_free_intercept.py -k intercept_is_best",
     "kernels/binary.py": (
         "tests/test_kernels.py -k 'sweep or gain or zero_row or order or float32 or copies'"
@@ -89,7 +91,7 @@ SKIPPED_LINES = re.compile(
 SKIPPED_FUNCTIONS = re.compile(r".*prefetch.*|head_(csr|dense)")
 # Names of vectors: their shape[0] is their shape[-1].
 VECTORS = re.compile(
-    r"\b(alpha|b|candidates|indptr|items|members|order|row|scores|t|violations|w|y)\.shape\[$"
+    r"\b(alpha|along|b|candidates|scale|slack|values|indptr|items|members|order|row|scores|t|violations|w|y)\.shape\[$"
 )
 
 
