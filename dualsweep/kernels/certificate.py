@@ -22,7 +22,7 @@ compensated (`dualsweep.rows.compensated`), and n EPS becomes (n EPS)^2.
 
 from __future__ import annotations
 
-from math import fsum, isfinite, sqrt
+from math import fsum, inf, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -153,12 +153,12 @@ def squared_length(w: Array) -> float:
     """Return ``w.w``, rounded up by at most 6 EPS + (n EPS)^2; it is 0 only if all of w is."""
     if len(w) > FEW_WEIGHTS:
         return long_square(w)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        squares = np.square(w, dtype=np.float64)
-        total = float(squares.sum())
-    if not isfinite(total):
-        return total
-    return (1.0 + 3.0 * EPS) * fsum(squares.tolist()) + len(w) * DENORMAL * w.any()
+    values = w.tolist()
+    try:
+        total = fsum([value * value for value in values])
+    except OverflowError:
+        return inf
+    return (1.0 + 3.0 * EPS) * total + len(w) * DENORMAL if any(values) else 0.0
 
 
 @jit

@@ -12,6 +12,7 @@ import numpy as np
 
 from .._jit import jit, jit_sums
 from .._typing import Array
+from ..losses.protocol import gap_share, row_loss
 from ..rows.functions import row_axpy, row_dot, rows_outer
 from .binary import BinaryData, target_of
 from .newton_binary import find_changed, imply_dual, slope
@@ -114,8 +115,18 @@ def newton_small(work: SmallNewton, begin: bool, n_steps: int) -> tuple[int, int
             enough = limits.tol * primal
             if gap <= limits.try_at * enough and inner_gap < limits.retry * state[TRIED]:
                 state[TRIED] = inner_gap
-                ends = READY
-                break
+                # What a certificate of b will say, but for rounding.
+                shares, losses, size = 0.0, 0.0, 0.0
+                for t in range(n):
+                    i = members[t]
+                    s = target_of(data.target, i) - y[t] * row_dot(rows, i, weights)
+                    shares += gap_share(loss, cost[t], b[t], s)
+                    losses += row_loss(loss, cost[t], s)
+                for j in range(d):
+                    size += weights[j] * weights[j]
+                if shares <= limits.tol * (0.5 * size + losses):
+                    ends = READY
+                    break
             if taken == n_steps:
                 break
             at_last_anchor = gap - inner_gap <= limits.last_anchor * enough

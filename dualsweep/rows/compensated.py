@@ -26,7 +26,8 @@ def compensated_rows(rows: Rows, W: Array) -> CompensatedRows:
 
 def intercept_size(rows: Rows, W: Array) -> float:
     """Return the size of the intercept, of the largest one of several classes."""
-    return float(np.max(np.abs(rows.bias * W[-1])))
+    last = W[-1]
+    return float(np.max(np.abs(rows.bias * last))) if W.ndim > 1 else abs(rows.bias * float(last))
 
 
 def scales_exactly(factor: float) -> bool:

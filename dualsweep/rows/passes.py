@@ -186,6 +186,8 @@ class Passes:
 
     def add_parts(self, add: Add, parts: list[slice], out: Array) -> None:
         """Let each part add to an array of its own, the first to `out`, and sum these up."""
+        if len(parts) == 1:
+            return add(parts[0], out)
 
         def make(part: slice) -> Array:
             own = np.zeros_like(out) if part.start else out
