@@ -55,6 +55,7 @@ V4 = (*V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 GENERIC: dict[str, tuple[str, ...]] = {"generic": ()}
 LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
     "x86_64": {"x86-64-v4": V4, "x86-64-v3": V3},
+    "AMD64": {"x86-64-v4": V4, "x86-64-v3": V3},  # as Windows calls it
     "aarch64": GENERIC,
     "arm64": GENERIC,
 }
