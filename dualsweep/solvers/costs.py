@@ -21,10 +21,11 @@ from ..problems.multiclass import MulticlassProblem
 # classes.
 SWEEP_CALL, SWEEP_ROW, SWEEP_BLOCK = 10_000.0, 100.0, 250.0
 
-# Newton steps of many classes need so many rows per weight of a class. Fewer rows can be separated
-# at large C, where sweeps with momentum are soon done, and the steps hundreds: usps,
+# Newton steps with blocks of classes need so many rows per weight of a class. Fewer rows can be
+# separated at large C, where sweeps with momentum are soon done, and the steps hundreds: usps,
 # Crammer-Singer, 28 rows per weight, at C = 1, 10 and 100: 2.7, 9 and over 25 s instead of 0.9, 2.5
-# and 2.3; digits, 28 rows, at C = 10: 0.67 instead of 0.06 s.
+# and 2.3. With direct steps, sweeps get the time to show it: digits, 28 rows, at C = 10: 0.06
+# instead of 0.67 s. Unscaled features need the steps all the same.
 ROWS_PER_CLASS_WEIGHT = 50.0
 
 # Newton steps come first if they cost fewer than AT_ONCE entries (some milliseconds) or
@@ -99,9 +100,8 @@ def _(problem: MulticlassProblem) -> Costs:
         newton = steps * (work + STEP_MULTICLASS)
         if newton <= AT_ONCE_MULTICLASS and newton <= AT_ONCE_SWEEPS_MULTICLASS * sweep:
             return Costs(newton, sweep, newton_first=True)
-        if not many_rows:
-            newton = inf
-    return _costs(problem, newton, sweep, _stiffness(problem), VERY_STIFF_MULTICLASS)
+    very_stiff = VERY_STIFF_MULTICLASS if many_rows else inf
+    return _costs(problem, newton, sweep, _stiffness(problem), very_stiff)
 
 
 def _costs(
