@@ -1,8 +1,8 @@
 """Time fits of small data against scikit-learn's `LinearSVC`, at equal primal suboptimality.
 
-Each contender fits with the largest tolerance of a ladder that brings the sum of its objectives to
-1e-3 above the optimum. Contenders then take turns. scikit-learn's time is that of the faster of its
-dual and its primal solver. Searches for C are compared by what they do, ten values and five folds.
+Each contender fits with the loosest tolerance that brings it to 1e-3 above the optimum. They take
+turns. The ratio compares with the faster of scikit-learn's dual and primal solvers. Searches try ten
+values of C in five folds.
 """
 
 import argparse

@@ -47,9 +47,9 @@ MAKING = "DUALSWEEP_KERNELS" in os.environ
 PREBUILT = Path(os.environ["DUALSWEEP_KERNELS"] if MAKING else Path(__file__).parent / "_kernels")
 
 # Levels of processors that kernels are made for, by the machine, the best first: LLVM's name, and
-# the features that a processor must have. Against kernels for the very processor, an AMD EPYC of
-# the fifth generation, on a9a, covtype, news20 and letter: v4 takes 0.96 to 1.04 of the time, v3
-# 0.97 to 1.06, but 1.1 to 1.3 on letter.
+# the features that a processor must have. On an AMD EPYC with AVX-512, fits of a9a, covtype, news20
+# and letter take 0.96 to 1.04 times as long with v4 as with kernels for the very processor. With v3
+# they take 0.97 to 1.06 times as long, letter 1.1 to 1.3.
 V3 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave")
 V4 = (*V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 GENERIC: dict[str, tuple[str, ...]] = {"generic": ()}

@@ -1,4 +1,4 @@
-"""Losses: functions of a row against their definitions, and those of arrays against these."""
+"""Losses: row functions against their definitions, array functions against row functions."""
 
 import naive
 import numpy as np
@@ -49,7 +49,7 @@ def test_functions_of_arrays_are_those_of_rows(name):
         arrays.losses(cost, slack, best) - arrays.proven(cost, slack, a), shares, atol=1e-13
     )
     assert shares.min() >= -1e-15
-    if loss.smooth:  # those of a device have no penalty then
+    if loss.smooth:  # devices use no penalty then
         b, scale = each(rows.proximal_dual, loss, cost, slack, 0.0 * rho)
     else:
         b, scale = each(rows.proximal_dual, loss, cost, slack, rho)

@@ -152,7 +152,7 @@ def test_systems_are_solved(d):
     solution = x.copy()
     assert kernel.solve(half, 0.3, factor, solution)
     np.testing.assert_allclose((np.eye(d) + 0.3 * Z @ Z.T) @ solution, x, rtol=1e-9, atol=1e-11)
-    half[-1, -1] = -1.0  # that of A is -1 too
+    half[-1, -1] = -1.0  # so the last diagonal entry of A is -1
     assert not kernel.solve(half, 1.0, factor, x)
 
 

@@ -49,8 +49,7 @@ OF_OBJECTIVE = 8
 UNDERFLOW, DENORMAL = 1e-300, 5e-324
 
 
-# Up to so many weights the square is summed in Python: a kernel would have to be compiled, or
-# loaded, for some microseconds.
+# Up to this many weights Python sums the squares: no kernel has to be compiled or loaded.
 FEW_WEIGHTS = 128
 
 

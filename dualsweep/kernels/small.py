@@ -26,12 +26,12 @@ GOING, STUCK, READY = range(3)
 RHO, STEP, TRIED = range(3)
 N_STATE = 3
 
-# Places in `SmallNewton.numbers`: what a row has, how its slack changes in a whole step, its anchor
-# and b, the derivative of b in the slack, and the weight in the Gram matrix and its change.
+# Places in `SmallNewton.numbers`, for each member: sign, cost, slack, how the slack changes in a
+# whole step, anchor, b, the derivative of b in the slack, the weight in the Gram matrix, its change.
 Y, COST, SLACK, ALONG, ANCHOR, B, SCALE, WEIGHT, CHANGE = range(9)
 N_NUMBERS = 9
 
-# Places in `SmallNewton.vectors`: the weights, their next change, their gradient, and those of b.
+# Places in `SmallNewton.vectors`: w, the direction, the gradient, and the weights of b.
 W, DIRECTION, GRADIENT, WEIGHTS = range(4)
 N_VECTORS = 4
 
@@ -115,7 +115,7 @@ def newton_small(work: SmallNewton, begin: bool, n_steps: int) -> tuple[int, int
             enough = limits.tol * primal
             if gap <= limits.try_at * enough and inner_gap < limits.retry * state[TRIED]:
                 state[TRIED] = inner_gap
-                # What a certificate of b will say, but for rounding.
+                # The gap of the model that b stands for, without allowances for rounding.
                 shares, losses, size = 0.0, 0.0, 0.0
                 for t in range(n):
                     i = members[t]

@@ -32,7 +32,10 @@ ENTRIES_PER_CALL = 5e7
 
 @silent
 def newton_of_small(run: PointRun, step_entries: float) -> None:
-    """Take Newton steps until the run is over or gets stuck; each reads so many entries."""
+    """Take Newton steps until the run is over or gets stuck.
+
+    A step costs as much as reading `step_entries` entries of X.
+    """
     problem, n, d = run.problem, len(run.candidates), len(run.w)
     vectors, state = np.zeros((N_VECTORS, d)), np.zeros(N_STATE)
     if run.primal <= problem.primal_at_zero:  # else no weights at all are better

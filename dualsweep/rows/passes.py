@@ -41,7 +41,7 @@ FINER = 4
 # Entries that are summed up per column at a time.
 COLUMN_ENTRIES = 1 << 22
 
-# Up to so many entries NumPy sums up squared norms: a kernel would have to be compiled, or loaded.
+# Up to this many entries NumPy computes squared norms: no kernel has to be compiled or loaded.
 FEW_ENTRIES = 100_000
 
 # Up to this many weights, 8 MB, the sums of all parts are kept until the end.
