@@ -1,8 +1,8 @@
 """Time fits of small data against scikit-learn's `LinearSVC`, at equal primal suboptimality.
 
 Each contender fits with the loosest tolerance that brings it to 1e-3 above the optimum. They take
-turns. The ratio compares with the faster of scikit-learn's dual and primal solvers. Searches try ten
-values of C in five folds.
+turns. The ratio compares with the faster of scikit-learn's dual and primal solvers. Searches try
+ten values of C in five folds.
 """
 
 import argparse

@@ -31,8 +31,8 @@ PAIRS_PER_CALL = 100_000_000
 # conjugate gradients.
 DIRECT_WEIGHTS = 2000
 
-# Newton steps run inside one kernel, on one thread, if all of them are expected to cost at most this
-# many entries. 5,000 x 50 entries, hinge, C = 1: 3.7 ms instead of 8.0.
+# Newton steps run inside one kernel, on one thread, if all of them are expected to cost at most
+# this many entries. 5,000 x 50 entries, hinge, C = 1: 3.7 ms instead of 8.0.
 SMALL_NEWTON = 2e7
 
 # Parts of a Gram matrix that threads add up inside the kernel, where memory allows, and rows that

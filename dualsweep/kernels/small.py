@@ -27,7 +27,7 @@ RHO, STEP, TRIED = range(3)
 N_STATE = 3
 
 # Places in `SmallNewton.numbers`, for each member: sign, cost, slack, how the slack changes in a
-# whole step, anchor, b, the derivative of b in the slack, the weight in the Gram matrix, its change.
+# whole step, anchor, b, the derivative of b in the slack, weight in the Gram matrix, its change.
 Y, COST, SLACK, ALONG, ANCHOR, B, SCALE, WEIGHT, CHANGE = range(9)
 N_NUMBERS = 9
 
