@@ -644,6 +644,19 @@ def test_what_totals_prove(compensated):
         assert found.seen == pytest.approx(seen / float(primal), rel=1e-12)
 
 
+@pytest.mark.parametrize("compensated", [False, True])
+def test_rounding_of_the_weights_alone(compensated):
+    n, calls, lengths = 1000, 3.0, 2e9
+    totals = np.array([1.0, 0.0, 0.0, 0.0, lengths, 0.0, calls])
+    found = certificate.certified(1.0, totals, n, compensated=compensated)
+    terms = calls + 2.0 + n * n * certificate.EPS if compensated else n
+    assert found.gap == pytest.approx(0.5 * (terms * certificate.EPS * lengths) ** 2, rel=1e-9)
+
+
+def test_nothing_is_nothing():
+    assert certificate.certified(0.0, np.zeros(certificate.N_TOTALS), 5) == (0.0,) * 5
+
+
 def test_gaps_relative_to_nothing():
     assert certificate.relative(-1.0, 0.0) == certificate.relative(0.0, 0.0) == 0.0
     assert certificate.relative(1e-3, 0.0) == certificate.relative(1e-3, -1.0) == np.inf

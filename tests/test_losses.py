@@ -120,3 +120,19 @@ def test_what_is_settled_is_best_for_all_slacks_within_reach(name):
         expected &= (a == bounds[0]) | (a == bounds[1]) | (a == 0.0)
     np.testing.assert_array_equal(settled, expected)
     assert name == "squared" or 0.02 < settled.mean() < 0.9
+
+
+@every_loss
+def test_what_a_loss_tells_of_itself(name):
+    loss = naive.numbers(name)
+    assert loss.smooth == naive.HAS_DIAGONAL[name]
+    assert loss.bounded == bool(np.isfinite(naive.UPPER[name]))
+    assert loss.quadratic
+
+
+@pytest.mark.parametrize("name", ["hinge", "squared_hinge", "squared"])
+def test_a_loss_that_underflows_is_not_0(name):
+    loss = naive.numbers(name)
+    assert rows.row_loss(loss, 1.0, 1e-200) > 0.0
+    assert (rows.row_loss(loss, 1.0, -1e-200) > 0.0) == (naive.LOWER[name] < 0.0)
+    assert rows.row_loss(loss, 1.0, 0.0) == 0.0

@@ -48,7 +48,8 @@ TESTS = {
     ),
     "solvers/schedules.py": "tests/test_schedules.py",
     "kernels/certificate.py": (
-        "tests/test_kernels.py -k 'certificate or tiny or squares or prove or relative or settled'"
+        "tests/test_kernels.py -k 'certificate or tiny or squares or prove or relative or settled "
+        "or nothing or rounding_of'"
     ),
     "kernels/intercept.py": "tests/test_free_intercept.py -k intercept_is_best",
     "kernels/binary.py": (
