@@ -140,6 +140,8 @@ class _Cache:
             _or_none(self._save, self._own, sig, compiled)
 
     def _save(self, file: _KernelFile, sig: NumbaType, compiled: Compiled) -> None:
+        if compiled.library.has_dynamic_globals:  # addresses, which differ in each process
+            return
         if self._impl is not None:
             self._impl.locator.ensure_cache_path()
         file.folder.mkdir(parents=True, exist_ok=True)
