@@ -7,8 +7,10 @@ thousand times slower: coverage and mutation tests look into kernels that way.
 from __future__ import annotations
 
 import functools
+import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import ParamSpec, TypeVar
 
@@ -52,7 +54,24 @@ def jit(function: Callable[P, R], **options: object) -> Callable[P, R]:
             listener()
 
     kernel = _numba.cached(function, options, stamp, tell)
-    return _numba.around_compiling(kernel, compiling())  # the clock of trainings stands still
+    return _numba.around_compiling(kernel, _compiling())
+
+
+@contextmanager
+def _compiling() -> Iterator[None]:
+    """Stop the clock of trainings and Python's garbage collector.
+
+    numba makes many objects, and few of them are garbage: without collections a first fit compiles
+    for 2.8 s instead of 3.2, and needs 25 MB more.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with compiling():
+            yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 # Called when a kernel is not in the cache and has to be compiled.

@@ -1,5 +1,6 @@
 """Waiting for the compiler: who is told of it, and whose seconds it is no part of."""
 
+import gc
 import logging
 import os
 import subprocess
@@ -7,9 +8,10 @@ import sys
 
 import numpy as np
 import pytest
+from numba.core.errors import NumbaError
 from test_device import some_digits, train_in_namespace
 
-from dualsweep import LinearSVC, _clock, svc_path
+from dualsweep import LinearSVC, _clock, _jit, svc_path
 from dualsweep._clock import clock, compiling, seconds_compiling
 from dualsweep._jit import jit, on_compilation
 from dualsweep.newton.core import Iterate
@@ -105,6 +107,28 @@ def test_kernels_stop_the_clock():
     assert after > before
     assert kernel(2) == 3
     assert seconds_compiling() == after
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_the_collector_pauses_while_a_kernel_is_compiled(collects, monkeypatch):
+    seen = []
+    monkeypatch.setattr(_jit._numba, "_or_none", lambda *_: seen.append(gc.isenabled()))
+
+    @jit
+    def kernel(x):
+        return x + 1
+
+    before = gc.isenabled()
+    (gc.enable if collects else gc.disable)()
+    try:
+        assert kernel(1) == 2
+        with pytest.raises(NumbaError):
+            kernel("text")
+        assert gc.isenabled() == collects
+    finally:
+        (gc.enable if before else gc.disable)()
+    assert seen
+    assert not any(seen)
 
 
 def test_compilation_is_in_no_seconds(time, compile_for, monkeypatch):
