@@ -10,13 +10,14 @@ callers add up their sums in a fixed order: who does which part changes nothing.
 from __future__ import annotations
 
 import platform
+import sys
 import weakref
 from collections.abc import Callable
 from time import sleep
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 
 from ._jit import jit, jit_inline
 from ._llvm import INT, Call, intrinsic
@@ -88,52 +89,52 @@ def next_part(team: Array, polls: int) -> tuple[int, int, int]:
     """
     mask = (1 << PART_BITS) - 1
     for _ in range(polls):
-        begun = _load(team, BEGUN)
+        begun = load(team, BEGUN)
         if begun >= 0 and (begun & mask) < (begun >> PART_BITS & mask):
-            begun = _add_one(team, BEGUN)  # which may be the next phase by now
+            begun = add_one(team, BEGUN)  # which may be the next phase by now
         if begun < 0:
-            _add_one(team, LEFT)
+            add_one(team, LEFT)
             return DISMISSED, 0, 0
         part, count = begun & mask, begun >> PART_BITS & mask
         if part < count:
             return begun >> PHASE_BITS, part, count
-        _pause()
-    _add_one(team, LEFT)
+        pause()
+    add_one(team, LEFT)
     return NO_PART, 0, 0
 
 
 @jit_inline
 def finish_part(team: Array) -> None:
     """Count a part as done."""
-    _add_one(team, DONE)
+    add_one(team, DONE)
 
 
 @jit
 def are_done(team: Array, count: int) -> bool:
     """Wait for a moment for so many parts to be done; return whether they are."""
     for _ in range(PATIENCE):
-        if _load(team, DONE) == count:
+        if load(team, DONE) == count:
             return True
-        _pause()
+        pause()
     return False
 
 
 @jit
 def open_phase(team: Array, phase: int, count: int) -> None:
     """Offer the parts of a phase; none are left once it is DISMISSED."""
-    _store(team, DONE, 0)
-    _store(team, BEGUN, phase << PHASE_BITS | count << PART_BITS)
+    store(team, DONE, 0)
+    store(team, BEGUN, phase << PHASE_BITS | count << PART_BITS)
 
 
 @intrinsic(lambda array, index: array[index], INT64, None, INT64)
-def _load(call: Call) -> ir.Value:
+def load(call: Call) -> ir.Value:
     """Return ``array[index]`` as it is now; nothing after this is read before it."""
     place = call.array(0).pointer(call.args[1])
     return call.builder.load_atomic(place, ordering="acquire", align=8, typ=INT)
 
 
 @intrinsic(lambda array, index, value: array.put(index, value), types.void, None, INT64, INT64)
-def _store(call: Call) -> None:
+def store(call: Call) -> None:
     """Set ``array[index]``; others see all that was written before once they see it."""
     place = call.array(0).pointer(call.args[1])
     call.builder.store_atomic(call.args[2], place, ordering="release", align=8)
@@ -145,14 +146,39 @@ def _increase(array: Array, index: int) -> int:
 
 
 @intrinsic(_increase, INT64, None, INT64)
-def _add_one(call: Call) -> ir.Value:
+def add_one(call: Call) -> ir.Value:
     """Add 1 to ``array[index]`` atomically; return what it was."""
     place = call.array(0).pointer(call.args[1])
     return call.builder.atomic_rmw("add", place, ir.Constant(INT, 1), ordering="acq_rel")
 
 
+def _replace(array: Array, index: int, old: int, new: int) -> bool:
+    found = bool(array[index] == old)
+    if found:
+        array[index] = new
+    return found
+
+
+@intrinsic(_replace, types.boolean, None, INT64, INT64, INT64)
+def replace(call: Call) -> ir.Value:
+    """Set ``array[index]`` to `new` if it is `old`, atomically; return whether it was."""
+    _, index, old, new = call.args
+    place = call.array(0).pointer(index, INT)
+    found = call.builder.cmpxchg(place, old, new, ordering="acq_rel", failordering="acquire")
+    return call.builder.zext(call.builder.extract_value(found, 1), ir.IntType(1))
+
+
 @intrinsic(lambda: None, types.void)
-def _pause(call: Call) -> None:
+def yield_core(call: Call) -> None:
+    """Let another thread have the core, if the system can be told."""
+    if sys.platform != "win32":
+        kind = ir.FunctionType(ir.IntType(32), [])
+        function = cgutils.get_or_insert_function(call.builder.module, kind, "sched_yield")
+        call.builder.call(function, [])
+
+
+@intrinsic(lambda: None, types.void)
+def pause(call: Call) -> None:
     """Leave the core to its other thread for a moment, if the processor can."""
     if platform.machine() in ("x86_64", "AMD64"):
         call.instruct("llvm.x86.sse2.pause")

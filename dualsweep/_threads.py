@@ -64,6 +64,7 @@ class Workers:
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads: list[Thread] = []
         self._lock, self._open = Lock(), False
+        self.n_submitted = 0  # calls of `submit` that are running
 
     def __enter__(self) -> Workers:
         self._open = True
@@ -103,10 +104,15 @@ class Workers:
 
         def task() -> None:
             if future.set_running_or_notify_cancel():
+                with self._lock:
+                    self.n_submitted += 1
                 try:
                     future.set_result(function(*arguments))
                 except BaseException as error:
                     future.set_exception(error)
+                finally:
+                    with self._lock:
+                        self.n_submitted -= 1
 
         self._queue.put(task)
         return future

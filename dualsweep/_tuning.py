@@ -46,6 +46,13 @@ CURVED_ROWS, SAMPLE, SMALL_TABLES = 125, 3, 1 << 24
 # Entries visited in a sweep between two looks at the clock and the stop flag: some 0.1 s at most.
 ENTRIES_PER_CALL = 20_000_000
 
+# Stored entries from which threads share the sweeps of a problem with one vector of weights.
+SLICED_ENTRIES = 2_000_000
+
+# What groups of rows may leave uncorrected, see solvers/sliced.py: up to 1, as many sweeps are
+# needed as without groups; from 2 on, sweeps can diverge.
+UNCORRECTED = 0.5
+
 # Momentum begins after FIRST_MOMENTUM sweeps if more than WORTH_MOMENTUM are left. Sweeps to a gap
 # of 1e-3 on blogs: 395 become 211 at C = 100 (hinge), 208 become 118 (squared hinge), at C = 1000
 # more than 1,900 become 577. A wrong guess costs: 99 instead of 87 on separable rows; and with

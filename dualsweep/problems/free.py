@@ -50,7 +50,8 @@ class FreeProblem(BinaryProblem):
     def centred(self, b: float) -> BinaryProblem:
         """Return the problem with a penalty on the intercept's distance from b."""
         target = np.broadcast_to(self.target, self.n_rows) - self.y * b
-        return BinaryProblem(self.passes, self.sqnorm, self.y, self.cost, self.loss, target)
+        given = self.passes, self.sqnorm, self.y, self.cost, self.loss, target
+        return BinaryProblem(*given, alone=self.alone)
 
     def balance(self, alpha: DualPoint) -> None:
         """Make ``sum_i y_i a_i`` 0 but for rounding, in place; what overflowed becomes 0."""

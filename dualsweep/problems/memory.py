@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -19,12 +19,15 @@ Own = TypeVar("Own", bound="MemoryProblem")
 class MemoryProblem(Problem):
     """Rows in memory and their costs. Rows with cost 0 are not part of the problem."""
 
+    takes_momentum: ClassVar[bool] = True
+
     passes: Passes
     sqnorm: Array  # squared norms of the rows, the bias included
     y: Array  # -1.0 or +1.0, or the number of the class, int64
     cost: Array  # C_i = C * sample weight * class weight
     # Numbers of the rows that are part of the problem.
     candidates: Array = field(default=None, kw_only=True)  # type: ignore[arg-type]
+    alone: bool = field(default=True, kw_only=True)  # whether all threads are for this problem
 
     def __post_init__(self) -> None:
         if self.candidates is None:

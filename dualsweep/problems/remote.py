@@ -9,6 +9,7 @@ class RemoteProblem:
     """Rows that are elsewhere, of which a certificate keeps nothing."""
 
     in_place = False
+    takes_momentum = False
 
     def __init__(self, n_rows: int, weights_shape: tuple[int, ...], primal_at_zero: float) -> None:
         self.n_rows, self.candidates = n_rows, range(n_rows)

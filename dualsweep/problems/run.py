@@ -29,6 +29,7 @@ class Problem(Protocol):
     """What a run asks of a problem; sweepers and Newton's method ask for more."""
 
     in_place: ClassVar[bool] = False  # whether a new dual point overwrites the old one
+    takes_momentum: ClassVar[bool] = False  # whether slow sweeps may have momentum
 
     @property
     def candidates(self) -> Members:

@@ -1,3 +1,3 @@
 """How problems are solved: sweeps, momentum, when Newton steps come, and when to stop."""
 
-from . import free  # noqa: F401  (registers how such problems are solved)
+from . import free, sliced  # noqa: F401  (register how problems are solved)

@@ -149,6 +149,11 @@ class Adaptive(Schedule):
     def observe(self, order: Array, grads: Array, gains: Array) -> None:
         self.latest = order, gains  # `next_order` learns from them
 
+    def learn(self) -> None:
+        """Adapt preferences to the gains of the latest sweep."""
+        learned = *self.latest, self.preference, self.reference, self.rate, self.idle
+        self.reference, self.latest = _adapt(*learned), NOTHING
+
     def expand(self) -> None:
         self.order = np.empty_like(self.rows)  # `next_order` fills it
 

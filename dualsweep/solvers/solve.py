@@ -107,7 +107,7 @@ def start_run(
         solver=solver,
         tol=run.tol,
         max_iter=run.max_iter,
-        momentum=SCHEDULES[schedule].momentum and sweeper_kind.takes_momentum,
+        momentum=SCHEDULES[schedule].momentum and problem.takes_momentum,
         before=start.before,
     )
     sweeper = None if policy.newton_first else sweeper_kind(run, schedule, seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from functools import singledispatch
 from typing import Any, Protocol, TypeAlias
@@ -13,7 +14,6 @@ from .._random import random_state
 from .._typing import Array
 from ..kernels.certificate import relative
 from ..problems.binary import BinaryProblem
-from ..problems.memory import MemoryProblem
 from ..problems.multiclass import MulticlassProblem
 from ..problems.run import Estimate, PointRun, gap_left
 from .momentum import Momentum
@@ -42,7 +42,6 @@ Swept: TypeAlias = BinaryProblem | MulticlassProblem
 class Sweeper(Protocol):
     """How the rows of a problem are swept once, wherever they are."""
 
-    takes_momentum: bool  # whether slow sweeps may have momentum
     check_every: float  # visits per row between two certificates
     check_cost: float  # of a certificate, in visits per row
     correction: float  # by which factor a certificate may correct the gap that sweeps see
@@ -63,8 +62,8 @@ class Sweeper(Protocol):
 
 
 @singledispatch
-def sweeper_of(problem: Any) -> type[Any]:
-    """Return the `Sweeper` of a problem, to be called with a run, a schedule and a seed."""
+def sweeper_of(problem: Any) -> Callable[..., Any]:
+    """Return what makes the `Sweeper` of a problem from a run, a schedule and a seed."""
     raise TypeError(f"There are no sweeps over a {type(problem).__name__}.")
 
 
@@ -165,7 +164,6 @@ def sweep_with_momentum(run: PointRun, sweeper: Any, policy: Policy) -> None:
 class MemorySweeper:
     """Sweeps over rows in memory, in the order of a schedule."""
 
-    takes_momentum = True
     # A certificate reads every row twice, in sequence and in float64, which takes as long as 0.5
     # sweeps (w in cache) to 2 (w of a million features).
     check_every, check_cost = 16.0, 1.0
@@ -217,9 +215,6 @@ class MemorySweeper:
             self.plan.expand()
         self.plan.restrict(proven_rows(run, self.problem))
         run.active = len(self.plan.rows)
-
-
-sweeper_of.register(MemoryProblem, lambda problem: MemorySweeper)
 
 
 def proven_rows(run: PointRun, problem: Swept) -> Array:

@@ -137,6 +137,7 @@ class SingleVectors(Formulation):
             loss=self.loss,
             target=1.0 if self.classes is not None else rows.labels,
             candidates=rows.candidates,
+            alone=len(self.names) == 1,
         )
 
     def near(self, p: int, rows: LabelledRows, duals: Sparse) -> Array:

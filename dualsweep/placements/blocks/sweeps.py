@@ -174,7 +174,6 @@ def _add_weights(chunk: Chunk, alpha: BlockDuals, w: Array, compensated: bool = 
 class BlockSweeper:
     """Passes over all blocks, with several sweeps over each group; see `Sweeper`."""
 
-    takes_momentum = False
     # A certificate takes one reading of the blocks, as a pass does.
     check_every, check_cost = 10.0 * INNER_SWEEPS, 1.0 * INNER_SWEEPS
     # First visits see a gap that the sweeps after them make smaller.

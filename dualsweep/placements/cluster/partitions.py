@@ -333,7 +333,6 @@ class PartitionSweeper:
     15; with rho = 1 53 for hinge, with rho = 2 52 for squared hinge.
     """
 
-    takes_momentum = False
     # A certificate takes a round, but no sweeps, and few numbers come back.
     check_every, check_cost = 10.0 * LOCAL_SWEEPS, 1.0
     # A round sees the gap of the weights that it starts from.
