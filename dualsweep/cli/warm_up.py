@@ -21,6 +21,7 @@ import typer
 from .. import _tuning
 from .._parameters import either
 from .._threads import count_cores
+from .._typing import Array
 from ..io import load_data
 from ..kernels.certificate import long_square
 from ..losses import REGRESSION_LOSSES, loss_named
@@ -191,7 +192,19 @@ def _train(X: Any, kinds: list[dict[str, Any]]) -> None:
             if solver == "newton":
                 with _nothing_is_small():
                     train(data, settings, context)
+        if (solver, schedule) == ("sweep", "auto") and sp.issparse(X):
+            _slice(X, y % 2, settings)
     _certify(data.problems(settings).problem(0))
+
+
+def _slice(X: Any, y: Array, settings: Settings) -> None:
+    """Train by sweeps that two threads share."""
+    before, _tuning.SLICED_ENTRIES = _tuning.SLICED_ENTRIES, 0
+    try:
+        with Context(n_jobs=2, suggest=False) as context:
+            train(TrainingSet(X, y, None, settings, context), settings, context)
+    finally:
+        _tuning.SLICED_ENTRIES = before
 
 
 @contextmanager
