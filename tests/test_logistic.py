@@ -27,7 +27,7 @@ from dualsweep.training import Context, Settings, train
 
 LOSS = LOSSES["logistic"]
 ARRAYS = LOSS.on_arrays(np)
-DIGITS = decimal.Context(prec=60, Emin=-(10**9), Emax=10**9)
+DIGITS = decimal.Context(prec=70, Emin=-(10**9), Emax=10**9)
 
 
 @jit
@@ -57,9 +57,13 @@ def exactly():
 
 
 def softplus(u):
-    if u > 2000:
-        return u
-    return Decimal(0) if u < -(10**6) else (1 + u.exp()).ln()
+    if abs(u) > 2000:
+        return max(u, Decimal(0))
+    return max(u, Decimal(0)) + log1p((-abs(u)).exp())
+
+
+def log1p(x):
+    return (1 + x).ln() if abs(x) > Decimal("1e-35") else x - x * x / 2
 
 
 def plogp(a, cost):
@@ -76,9 +80,13 @@ def loss_of(cost, slack):
 
 
 def exact_share(cost, a, slack):
-    """With so many digits that nothing cancels."""
-    with decimal.localcontext(prec=700):
-        return loss_of(cost, slack) - (Decimal(a) * Decimal(slack) - conjugate(cost, a))
+    """The divergence of both probabilities, with so many digits that nothing cancels."""
+    cost, a, u = Decimal(cost), Decimal(a), Decimal(slack) - 1
+    if a > cost / 2:
+        a, u = cost - a, -u
+    with decimal.localcontext(prec=110):
+        share = (cost - a) * (log1p(-a / cost) + softplus(u))
+        return share + (a * ((a / cost).ln() + softplus(-u)) if a > 0 else 0)
 
 
 COSTS = [1e-12, 1.0, 3e5, 1e12]
