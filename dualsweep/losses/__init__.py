@@ -13,10 +13,19 @@ from math import inf
 import numpy as np
 
 from .box import Box
-from .logistic import Logistic
+from .logistic import Logistic, log_probabilities
 from .protocol import Loss
 
-__all__ = ["LOSSES", "REGRESSION_LOSSES", "Box", "Logistic", "Loss", "loss_at", "loss_named"]
+__all__ = [
+    "LOSSES",
+    "REGRESSION_LOSSES",
+    "Box",
+    "Logistic",
+    "Loss",
+    "log_probabilities",
+    "loss_at",
+    "loss_named",
+]
 
 LOSSES: dict[str, Loss] = {
     "hinge": Box(lower=0.0, upper=1.0, diag=0.0),  # max(0, 1 - z)

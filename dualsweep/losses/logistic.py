@@ -245,6 +245,25 @@ def _tube(loss: Logistic) -> float:
     return 0.0
 
 
+def log_probabilities(xp: Namespace, scores: DeviceArray, together: bool) -> DeviceArray:
+    """Return the logarithm of the probability of each class, for the scores of rows.
+
+    One score per row is that of the second of two classes. Of more classes there is one each: the
+    classes are trained `together`, or each against the rest, and then the probabilities of these
+    are divided by their sum.
+    """
+    if scores.ndim == 1:
+        return -_softplus_of(xp, xp.stack([scores, -scores], axis=1))
+    logs = scores if together else -_softplus_of(xp, -scores)
+    logs = logs - xp.max(logs, axis=1, keepdims=True)
+    return logs - xp.log(xp.sum(xp.exp(logs), axis=1, keepdims=True))
+
+
+def _softplus_of(xp: Namespace, u: DeviceArray) -> DeviceArray:
+    """Return ``log(1 + exp(u))``."""
+    return xp.maximum(u, xp.zeros_like(u)) + xp.log1p(xp.exp(-xp.abs(u)))
+
+
 class LogisticArrays(ArrayLoss):
     """The logistic loss on arrays of one library."""
 
@@ -294,9 +313,7 @@ class LogisticArrays(ArrayLoss):
         return lost, spread, share, most
 
     def _softplus(self, u: DeviceArray) -> DeviceArray:
-        """Return ``log(1 + exp(u))``."""
-        xp = self.xp
-        return xp.maximum(u, xp.zeros_like(u)) + xp.log1p(xp.exp(-xp.abs(u)))
+        return _softplus_of(self.xp, u)
 
     def _sigmoid(self, u: DeviceArray) -> tuple[DeviceArray, DeviceArray]:
         """Return ``1 / (1 + exp(-u))`` and the smaller of it and 1 minus it."""
