@@ -1,7 +1,9 @@
 """`LogisticRegression`: a drop-in replacement for scikit-learn's with the l2 penalty."""
 
+import json
 import pickle
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from scipy.special import expit, log_softmax
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.calibration import calibration_curve
-from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.datasets import dump_svmlight_file, load_breast_cancer, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression as Peer
 from sklearn.metrics import log_loss
@@ -18,9 +20,10 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from test_cli import run
 
-from dualsweep import LogisticRegression, LogisticRegressionCV, logistic_path
-from dualsweep.io import write_store
+from dualsweep import LogisticRegression, LogisticRegressionCV, certify, logistic_path
+from dualsweep.io import load_model, save_liblinear, save_model, write_store
 from dualsweep.losses import log_probabilities
 from dualsweep.training.parameters import PEERS
 
@@ -260,3 +263,90 @@ def test_hinge_models_say_who_has_probabilities(cancer):
     np.testing.assert_array_equal(same.coef_, hinge.coef_)
     with pytest.raises(AttributeError, match="LogisticRegression has probabilities"):
         LinearSVC().fit(*cancer).predict_proba(cancer[0])
+
+
+# ------------------------------------------------------------------- models of others, and files
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "newton-cholesky", "liblinear"])
+@pytest.mark.parametrize("C", [0.1, 10.0])
+def test_certify_scikit_learns_models(cancer, solver, C):
+    X, y = cancer
+    peer = Peer(C=C, solver=solver, tol=1e-9, max_iter=10_000).fit(X, y)
+    found = certify(peer, X, y, tol=1e-6)
+    w, penalised = peer.coef_[0], peer.intercept_[0] if solver == "liblinear" else 0.0
+    primal = (w @ w + penalised**2) / 2
+    primal += C * np.logaddexp(0, -(2 * y - 1) * peer.decision_function(X)).sum()
+    assert found.primal == pytest.approx(primal, rel=1e-10)
+    assert found.relative_gap <= 1e-6
+    weighted = Peer(C=C, solver=solver, tol=1e-9, max_iter=10_000, class_weight="balanced")
+    assert certify(weighted.fit(X, y), X, y, tol=1e-6).relative_gap <= 1e-6
+    peer.coef_ = 0.9 * peer.coef_
+    assert certify(peer, X, y, tol=1e-6).relative_gap > 1e-4
+
+
+def test_certify_refuses_other_penalties(cancer):
+    X, y = cancer
+    for params in ({"l1_ratio": 1.0, "solver": "saga"}, {"C": np.inf}):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            peer = Peer(max_iter=10, **params).fit(X, y)
+        with pytest.raises(TypeError, match="certify judges models of the l2 penalty"):
+            certify(peer, X, y)
+
+
+@pytest.mark.parametrize("solver", [0, 7])
+def test_certify_models_of_liblinear(tmp_path, cancer, solver):
+    liblinear = pytest.importorskip("liblinear.liblinearutil")
+    X, y = cancer
+    theirs = liblinear.train(y, sp.csr_matrix(X), f"-q -s {solver} -c 0.5 -B 1 -e 1e-6")
+    liblinear.save_model(str(tmp_path / "their.model"), theirs)
+    model = load_model(tmp_path / "their.model")
+    assert isinstance(model, LogisticRegression)
+    assert certify(model, X, y, C=0.5, tol=1e-6).relative_gap <= 1e-6
+    _, _, values = liblinear.predict([], sp.csr_matrix(X), theirs, "-q -b 1")
+    order = np.argsort(theirs.get_labels())
+    np.testing.assert_allclose(model.predict_proba(X), np.array(values)[:, order], 1e-9, 1e-14)
+    ours = LogisticRegression(C=0.5, intercept="penalized", tol=1e-9).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, model.coef_, atol=1e-4)
+    save_liblinear(ours, tmp_path / "our.model")
+    again = liblinear.load_model(str(tmp_path / "our.model"))
+    _, _, values = liblinear.predict([], sp.csr_matrix(X), again, "-q -b 1")
+    order = np.argsort(again.get_labels())
+    np.testing.assert_allclose(ours.predict_proba(X), np.array(values)[:, order], 1e-9, 1e-14)
+
+
+@pytest.mark.parametrize("how", [{}, {"solver": "lbfgs", "multi_class": "ovr", "C": 0.3}])
+def test_model_files(tmp_path, iris, how):
+    X, y = iris
+    model = LogisticRegression(**how, random_state=0).fit(X, y)
+    save_model(model, tmp_path / "model.npz")
+    again = load_model(tmp_path / "model.npz")
+    assert isinstance(again, LogisticRegression)
+    assert again.get_params() == model.get_params()
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert certify(again, X, y).relative_gap == pytest.approx(model.relative_gap_, rel=1e-6)
+
+
+def test_the_command_line(tmp_path, monkeypatch, cancer):
+    monkeypatch.chdir(tmp_path)
+    X, y = cancer
+    dump_svmlight_file(X, y, "cancer.svm", zero_based=False)
+    how = ["--loss", "logistic", "--intercept", "free", "--tol", "1e-6", "-q"]
+    assert run("train", "cancer.svm", *how).exit_code == 0
+    model = load_model("cancer.model.npz")
+    expected = LogisticRegression(tol=1e-6, random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-6)
+    result = run("predict", "cancer.model.npz", "cancer.svm", "--probabilities", "-o", "out")
+    assert result.exit_code == 0, result.output
+    header, *lines = Path("out").read_text().splitlines()
+    assert header == "labels 0 1"
+    table = np.array([line.split() for line in lines], dtype=float)
+    np.testing.assert_allclose(table[:, 1:], expected.predict_proba(X), atol=1e-6)
+    assert run("certify", "cancer.model.npz", "cancer.svm", "--tol", "1e-6").exit_code == 0
+    other = run("certify", "cancer.model.npz", "cancer.svm", "--loss", "hinge", "--json")
+    assert json.loads(other.stdout)["problem"] == "C = 1, hinge loss, free intercept"
+    assert run("train", "cancer.svm", "--force", "-q").exit_code == 0
+    refused = run("predict", "cancer.model.npz", "cancer.svm", "--probabilities")
+    assert refused.exit_code == 2
+    assert "needs a model of the logistic loss" in " ".join(refused.output.split())

@@ -15,7 +15,7 @@ from .._typing import Namespace
 from ..losses import log_probabilities
 from ..solvers.policy import SOLVERS
 from ..training import Settings
-from ..training.parameters import LogisticClassification
+from ..training.parameters import HabitsOfProbabilities, LogisticClassification
 from ._device import DevicePredictions
 from ._model import LinearClassifier
 from .certified import CertifiedModel
@@ -30,13 +30,13 @@ OTHERS = {
 }
 
 
-class ProbableClassifier(DevicePredictions, LinearClassifier):
+class ProbableClassifier(DevicePredictions, LinearClassifier, HabitsOfProbabilities):
     """A linear classifier of the logistic loss, which has probabilities."""
 
     loss = "logistic"
 
     def _validate_params(self) -> None:
-        ratio = self.l1_ratio  # type: ignore[attr-defined]
+        ratio = self.l1_ratio
         penalty: str | None = self.penalty
         if ratio is not None and ratio != 0:
             penalty = "l1" if ratio == 1 else "elasticnet"

@@ -378,6 +378,18 @@ class Habits(Parameters):
     )
 
 
+class HabitsOfProbabilities(Habits):
+    """The same for scikit-learn's `LogisticRegression`."""
+
+    l1_ratio: float | None = parameter(
+        0.0,
+        Such("0", lambda value: value == 0),
+        None,
+        text="Without effect, as `penalty`. With another number a part of the penalty would be l1.",
+        identifies=False,
+    )
+
+
 class Classification(Cost, OfClasses, Training):
     """The parameters of `LinearSVC`, but for those without effect."""
 
@@ -401,13 +413,6 @@ class Probable(OfProbabilities, Training):
         "`intercept_scaling`, or free: then P lacks its term, and shifting the features changes "
         "no more than b. On stores, clusters and devices it has to be penalised.",
         identifies=True,
-    )
-    l1_ratio: float | None = parameter(
-        0.0,
-        Such("0", lambda value: value == 0),
-        None,
-        text="Without effect, as `penalty` and `dual`: for scripts that set them for scikit-learn.",
-        identifies=False,
     )
 
 
