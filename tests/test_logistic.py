@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.special import expit
 from sklearn import config_context
 from sklearn.linear_model import LogisticRegression as Peer
 
@@ -17,6 +18,7 @@ from dualsweep._host import to_host
 from dualsweep._jit import jit
 from dualsweep.estimators._device import _compat
 from dualsweep.io import load_model, save_model, write_store
+from dualsweep.kernels.intercept import best_intercept
 from dualsweep.losses import LOSSES, loss_at
 from dualsweep.losses import protocol as rows
 from dualsweep.placements import OnDevice, training_data
@@ -395,6 +397,23 @@ def test_a_free_intercept(n_classes, solver, C):
     for weighted in (False, True):
         model = LinearSVC(loss="logistic", intercept="free", tol=1e-6, **how)
         check(model.fit(X, y, weight if weighted else None), n_classes, weighted, free=True)
+
+
+@pytest.mark.parametrize("spread", [1e-6, 1.0, 1e3, 1e8])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_best_intercept_balances_the_dual_variables(spread, seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 40))
+    scores, cost = spread * rng.normal(size=n), 10.0 ** rng.uniform(-6, 6, n)
+    y = np.where(np.arange(n) % 3 == 0, 1.0, -1.0)
+    b = best_intercept(scores, y, np.ones(n), cost, LOSS, True)
+    best = cost * expit(-y * (scores + b))
+    around = (
+        cost * expit(-y * (scores + b * (1 + 4e-16))),
+        cost * expit(-y * (scores + b * (1 - 4e-16))),
+    )
+    slack = 1e-14 * best.sum() + max(abs(y @ (best - other)) for other in around)
+    assert abs(y @ best) <= slack
 
 
 @class_counts
