@@ -44,6 +44,8 @@ ESTIMATORS = [
     dualsweep.LinearSVCCV,
     dualsweep.LinearSVR,
     dualsweep.LinearSVRCV,
+    dualsweep.LogisticRegression,
+    dualsweep.LogisticRegressionCV,
     distributed.LinearSVC,
 ]
 

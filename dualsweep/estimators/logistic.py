@@ -142,7 +142,7 @@ class LogisticRegression(ProbableClassifier, CertifiedModel, LogisticClassificat
     >>> model.converged_, bool(model.relative_gap_ <= 1e-6)
     (True, True)
     >>> model.predict_proba(scale(X))[:2].round(3).tolist()
-    [[1.0, 0.0], [0.998, 0.002]]
+    [[1.0, 0.0], [0.996, 0.004]]
     """
 
     def _settings(self) -> Settings:
