@@ -13,6 +13,7 @@ from scipy.special import expit
 from sklearn import config_context
 from sklearn.linear_model import LogisticRegression as Peer
 
+import dualsweep_check
 from dualsweep import LinearSVC, LinearSVCCV, certify, svc_path
 from dualsweep._host import to_host
 from dualsweep._jit import jit
@@ -557,3 +558,90 @@ def test_classes_that_were_not_begun_know_what_they_lose(n_classes, intercept):
     penalty = float(intercept != "free")
     expected = primal_of(model.coef_, model.intercept_, X, y, weight, penalty)
     assert model.primal_objective_ == pytest.approx(expected, rel=1e-12)
+
+
+# ------------------------------------------------------------------------------------------- proofs
+
+
+@pytest.mark.parametrize("intercept", ["none", "penalized", "free"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("C", [1e-6, 1.0, 1e4])
+def test_the_checker_computes_what_50_digits_give(tmp_path, n_classes, intercept, C):
+    X, y, weight = data(n_classes)
+    X = X[:, :3].round(2)
+    how = {"fit_intercept": False} if intercept == "none" else {"intercept": intercept}
+    model = LinearSVC(loss="logistic", C=C, tol=1e-9, max_iter=3000, random_state=0, **how)
+    model.fit(X, y, weight)
+    proof, text = tmp_path / "proof", tmp_path / "data.svm"
+    pairs = [[f"{j + 1}:{v!r}" for j, v in enumerate(x) if v] for x in X.tolist()]
+    lines = [" ".join([str(label), *row]) for label, row in zip(y, pairs, strict=True)]
+    text.write_text("\n".join(lines) + "\n")
+    found = model.save_proof(proof, X, y, weight)
+    assert found.relative_gap <= 2e-9
+    with proof.open(encoding="ascii") as file:
+        assert dualsweep_check.check(file, text).startswith("VERIFIED")
+    with proof.open(encoding="ascii") as file:
+        stated = dualsweep_check.Proof(file)
+        read = dualsweep_check.Data(text, stated)
+        for p in stated.problems:
+            upper, lower, vectors = stated.read_problem(p)
+            primal, dual = dualsweep_check.objectives(stated, read, p, vectors)
+            [(b, w, a)] = vectors
+            P, D = exact_objectives(X, np.where(y == p, 1, -1), C * weight, w, b, a, intercept)
+            for value, exact in ((primal, P), (dual, D)):
+                value = Decimal(value.numerator) / Decimal(value.denominator)
+                assert abs(value - exact) <= Decimal("1e-30") * (1 + abs(exact))
+            assert primal >= dual
+            assert 0 <= Decimal(upper) - P <= Decimal("1e-13") * P
+            assert 0 <= D - Decimal(lower) <= Decimal("1e-13") * P
+
+
+def exact_objectives(X, sign, cost, w, b, a, intercept):
+    """P and D of weights and dual variables by number, with 70 digits."""
+    w = [Decimal(w.get(j, 0.0)) for j in range(X.shape[1])]
+    P, D, sums, total = sum(x * x for x in w) / 2, Decimal(0), [Decimal(0)] * len(w), Decimal(0)
+    P += Decimal(b) ** 2 / 2 if intercept == "penalized" else 0
+    for i, x in enumerate(X.tolist()):
+        v, y, c = Decimal(a.get(i, 0.0)), int(sign[i]), Decimal(cost[i])
+        x = [Decimal(value) for value in x]
+        score = sum(p * q for p, q in zip(w, x, strict=True)) + Decimal(b)
+        P += c * softplus(-y * score)
+        D -= conjugate(cost[i], a.get(i, 0.0)) - v if c else 0
+        sums = [s + y * v * value for s, value in zip(sums, x, strict=True)]
+        total += y * v
+    assert intercept != "free" or total == 0
+    D -= sum(s * s for s in sums) / 2
+    return P, D - (total**2 / 2 if intercept == "penalized" else 0)
+
+
+def test_a_tampered_proof_is_refuted(tmp_path):
+    X, y, _ = data(2)
+    X = X[:, :3].round(2)
+    model = LinearSVC(loss="logistic", tol=1e-6, random_state=0).fit(X, y)
+    proof, text = tmp_path / "proof", tmp_path / "data.svm"
+    pairs = [[f"{j + 1}:{v!r}" for j, v in enumerate(x) if v] for x in X.tolist()]
+    lines = [" ".join([str(label), *row]) for label, row in zip(y, pairs, strict=True)]
+    text.write_text("\n".join(lines) + "\n")
+    model.save_proof(proof, X, y)
+    whole = proof.read_text().splitlines()
+    for name, factor in (("primal", 1 - 1e-12), ("dual", 1 + 1e-12)):
+        changed = [
+            f"{name} {float(line.split()[1]) * factor!r}" if line.startswith(f"{name} ") else line
+            for line in whole
+        ]
+        proof.write_text("\n".join(changed) + "\n")
+        with proof.open() as file, pytest.raises(dualsweep_check.RefutedError, match="the claim"):
+            dualsweep_check.check(file, text)
+
+
+@pytest.mark.parametrize("u", [0, 1, -1, 1e-30, -1e-30, 40.0, -40.0, -700.0, 1e5, -1e5, 1e300])
+def test_the_checkers_logarithms_are_bounds(u):
+    n, u = 1200, int(Decimal(u).scaleb(0) * 2**1200)
+    with decimal.localcontext(prec=500):
+        exact = softplus(Decimal(u) / 2**n) * 2**n
+        found = dualsweep_check.log_loss(u, n)
+        assert 0 <= found - exact <= Decimal("1e-55") * 2**n * (1 + exact / 2**n)
+        for x, y in ((3, 2), (10**30, 1), (1, 3), (10**40 + 1, 10**40), (7, 7)):
+            exact = (Decimal(x) / Decimal(y)).ln() * 2**n
+            found = dualsweep_check.log_below(x, y, n)
+            assert 0 <= exact - found <= Decimal("1e-55") * 2**n * (1 + abs(exact) / 2**n) + 1
