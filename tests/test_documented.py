@@ -47,6 +47,7 @@ ESTIMATORS = [
     dualsweep.LogisticRegression,
     dualsweep.LogisticRegressionCV,
     distributed.LinearSVC,
+    distributed.LogisticRegression,
 ]
 
 

@@ -350,3 +350,26 @@ def test_the_command_line(tmp_path, monkeypatch, cancer):
     refused = run("predict", "cancer.model.npz", "cancer.svm", "--probabilities")
     assert refused.exit_code == 2
     assert "needs a model of the logistic loss" in " ".join(refused.output.split())
+
+
+@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore::ResourceWarning")
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_clusters(n_classes):
+    pytest.importorskip("distributed", reason="needs dualsweep[dask]")
+    import dask.array as da
+    from distributed import Client
+
+    from dualsweep.distributed import LogisticRegression as OnCluster
+
+    X, y = load_iris(return_X_y=True)
+    X, y = X[y < n_classes], y[y < n_classes]
+    here = LogisticRegression(intercept="penalized", tol=1e-8).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with Client(processes=False, n_workers=1, dashboard_address=":0"):
+            rows = da.from_array(X, (40, X.shape[1]))
+            model = OnCluster(tol=1e-8).fit(rows, y)
+            for method in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
+                found, expected = getattr(model, method)(rows).compute(), getattr(here, method)(X)
+                np.testing.assert_allclose(found, expected, atol=1e-6)
+                np.testing.assert_allclose(getattr(model, method)(X), found, atol=1e-12)
