@@ -6,10 +6,11 @@ from decimal import Decimal
 from functools import cache
 from itertools import product
 
+import naive
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.special import expit
+from scipy.special import entr, expit
 from sklearn import config_context
 from sklearn.linear_model import LogisticRegression as Peer
 
@@ -22,8 +23,12 @@ from dualsweep.io import load_model, save_model, write_store
 from dualsweep.kernels.intercept import best_intercept
 from dualsweep.losses import LOSSES, loss_at
 from dualsweep.losses import protocol as rows
+from dualsweep.newton.host import HostBackend
 from dualsweep.placements import OnDevice, training_data
 from dualsweep.placements.device.arrays import Space
+from dualsweep.problems.binary import BinaryProblem
+from dualsweep.problems.free import FreeProblem
+from dualsweep.problems.run import PointRun
 from dualsweep.solvers.momentum import Momentum
 from dualsweep.solvers.schedules import SCHEDULES
 from dualsweep.training import Context, Settings, train
@@ -366,6 +371,53 @@ def test_conjugate_gradients(tuned, C):
     tuned(DIRECT_WEIGHTS=0)
     X, y, _ = data(2)
     check(LinearSVC(loss="logistic", C=C, tol=1e-9, solver="newton").fit(X, y), 2)
+
+
+@pytest.mark.parametrize("C", [1e-3, 1.0, 10.0])
+@pytest.mark.parametrize("kind", [BinaryProblem, FreeProblem])
+def test_a_direction_promises_a_dual_point_with_the_weights_of_a_whole_step(kind, C):
+    """Its expected gap is that of the step's weights; what bounds cut off counts extra."""
+    X, y, weight = data(2)
+    like = naive.library_problem(X, np.where(y == 1, 1.0, -1.0), C * weight, "hinge", 1.0)
+    problem = kind(like.passes, like.sqnorm, like.y, like.cost, LOSS)
+    run = PointRun(problem, alpha=0.3 * like.cost)
+    backend = HostBackend(run)
+    w, rho = backend.begin()
+    whole = np.ones(1)
+    assert backend.measure(w, rho, 0.0 * whole, whole > 1.0).inner_gap > 0.0
+    cut = 0
+    for step in (1.0, 1.3, 0.7):
+        [slacks] = backend.slacks
+        gradient = backend.measure(w, rho, 0.0 * whole, whole > 1.0).gradient
+        p = backend.direct(gradient, rho, whole > 0.0)
+        backend.aim(p, rho)
+        ahead = w + p
+        w = backend.move(w.copy(), p, step * whole)
+        found = backend.measure(w, rho, step * whole, whole > 1.0).inner_gap[0]
+        members = problem.candidates
+        z = problem.y[members] * (np.column_stack([X, np.ones(len(X))]) @ ahead.ravel())[members]
+        a, cost = slacks.ahead, problem.cost[members]
+        assert ((a >= 0.0) & (a <= cost)).all()
+        weights = np.column_stack([X, np.ones(len(X))])[members].T @ (a * problem.y[members])
+        distance = weights - np.ravel(backend.ridge) * ahead.ravel()
+        inside = (a > 0.0) & (a < cost)
+        cut += (~inside).sum()
+        p_of = a / cost
+        shares = cost * (np.logaddexp(0, -z) - (entr(p_of) + entr(1 - p_of))) + a * z
+        assert slacks.looked >= shares.sum() + 0.5 * distance @ distance - 1e-9 * cost.sum()
+        if inside.all():
+            assert np.linalg.norm(distance) <= 1e-10 * (1.0 + np.linalg.norm(ahead))
+            assert slacks.looked == pytest.approx(shares.sum(), abs=1e-9 * cost.sum())
+        b = slacks.b * problem.y[members]
+        half = gap_of(problem, np.ravel(backend.ridge) * w.ravel(), members, b, X)
+        assert found == pytest.approx(min(slacks.looked, half), rel=1e-8, abs=1e-12 * cost.sum())
+        assert slacks.chosen is (slacks.ahead if slacks.looked < half else slacks.b)
+    assert cut == 0 or C > 1e-3
+
+
+def gap_of(problem, w, members, signed, X):
+    """The gap of b: that of its weights."""
+    return problem.gap_of_gradient(w - np.column_stack([X, np.ones(len(X))])[members].T @ signed)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
