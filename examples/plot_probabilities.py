@@ -38,8 +38,8 @@ axes[0].set_title("LogisticRegression")
 # %%
 # A support vector machine beside it
 # ----------------------------------
-# Five models, each calibrated on the fold that it has not seen, and averaged. That is a little better
-# here than the one model of logistic regression.
+# Five models, each calibrated on the fold that it has not seen, and averaged. That is a little
+# better here than the one model of logistic regression.
 
 calibrated = CalibratedClassifierCV(LinearSVC(C=0.1, random_state=0), cv=5).fit(X, y)
 logistic = LogisticRegression(C=2.0, random_state=0).fit(X, y)
