@@ -2,9 +2,8 @@
 
     python dualsweep_check.py PROOF DATA     DATA: svmlight text, plain or compressed (gz, bz2, xz)
 
-It needs Python's standard library alone. It recomputes the two objectives of a proof from the data,
-and prints VERIFIED, or REFUTED and the reason. The exit code is 0 or 1, and 2 for input that is not
-in the format, which docs/proofs.md describes.
+It needs Python's standard library alone. It recomputes both objectives from the data, and prints
+VERIFIED, or REFUTED and why: exit code 0 or 1; 2 for input not in the format (docs/proofs.md).
 
 Rows x_i have costs C_i >= 0, a model has weights w and an intercept b, which is B times a weight if
 it is penalised. For two classes, or one against the rest, y_i = 1 or -1 and t_i = 1; for regression
@@ -18,13 +17,14 @@ y_i = 1 and t_i is the target. With slacks s_i = t_i - y_i (w.x_i + b) and dual 
     hinge                        max(0, s)                    0 <= a_i <= C_i       0
     squared_hinge                max(0, s)^2                  0 <= a_i              1 / (4 C_i)
     squared                      s^2                          any                   1 / (4 C_i)
+    logistic                     log(1 + exp(s - 1))          0 <= a_i <= C_i
     epsilon_insensitive          max(0, |s| - epsilon)        -C_i <= a_i <= C_i    0
     squared_epsilon_insensitive  max(0, |s| - epsilon)^2      any                   1 / (4 C_i)
 
-Without an intercept, b = 0 and the terms with B are missing. They are missing too if the intercept
-is free, and then dual variables have to fulfil sum_i a_i y_i = 0. All classes at once: a row has
-scores s_m = w_m.x_i + b_m, t_m = 1 - s_y + s_m and dual variables a_im for classes m other than its
-own class y; f_im = -a_im for these, and f_iy is the sum of all a_im:
+and for the logistic loss the first sum is that of a_i log(C_i / a_i) + d_i log(C_i / d_i), where
+d_i = C_i - a_i. Without an intercept, b = 0 and the terms with B are missing; also if it is free,
+and then sum_i a_i y_i = 0. All classes at once: a row has scores s_m = w_m.x_i + b_m, a_im for
+classes m other than its own, y, and t_m = 1 - s_y + s_m; f_im = -a_im, and f_iy = sum_m a_im:
 
     P = 1/2 sum_m (|w_m|^2 + (b_m / B)^2) + sum_i C_i loss_i
     D = sum_im a_im - 1/2 sum_m (|sum_i f_im x_i|^2 + (B sum_i f_im)^2)
@@ -33,9 +33,9 @@ own class y; f_im = -a_im for these, and f_iy is the sum of all a_im:
     weston_watkins    loss_i = sum_m max(0, t_m)      0 <= a_im <= C_i
 
 Where C_i = 0 there is no loss, and dual variables are 0. D of allowed dual variables is at most P
-of any model (weak duality), so a model is at most P - D above the best one. A proof claims an upper
-bound on P and a lower bound on D; this file shows that they are bounds. A float is an integer times
-a power of two: sums and products have no rounding. Quotients are rounded against the claim.
+of any model (weak duality), so a model is at most P - D above the best. A proof claims upper and
+lower bounds on P and D; this file shows that they are. A float is an integer times a power of two:
+sums and products are exact. Quotients and logarithms are rounded against the claim.
 """
 
 import bz2
@@ -45,23 +45,21 @@ import math
 import struct
 import sys
 from collections import defaultdict
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from hashlib import sha256
 from operator import mul
 
-# The box of a dual variable in costs (None: no bound), and whether the loss is squared.
-LOSSES = {
-    "hinge": (0, 1, False),
-    "squared_hinge": (0, None, True),
-    "squared": (None, None, True),
-    "epsilon_insensitive": (-1, 1, False),
-    "squared_epsilon_insensitive": (None, None, True),
-}
-KNOWN = {"one_versus_rest": [*LOSSES][:3], "regression": [*LOSSES][3:]}
+# The box of a dual variable in costs (None: no bound).
+LOSSES = {"hinge": (0, 1), "logistic": (0, 1), "squared_hinge": (0, None)}
+LOSSES |= {"squared": (None, None), "epsilon_insensitive": (-1, 1)}
+LOSSES |= {"squared_epsilon_insensitive": (None, None)}
+KNOWN = {"one_versus_rest": [*LOSSES][:4], "regression": [*LOSSES][4:]}
 KNOWN |= {"crammer_singer": ["hinge"], "weston_watkins": ["hinge"]}
 HEADER = "formulation loss epsilon intercept classes precision rows features data C".split()
 MORE_BITS = 64  # of quotients
+LEAST_BITS = 128  # of logarithms
+DOWN = Context(prec=60, Emin=-999, rounding=ROUND_FLOOR)  # but exp and ln are rounded to nearest
 OPENERS = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}
 
 
@@ -74,13 +72,11 @@ def expect(holds, reason):
         raise RefutedError(reason)
 
 
-def bits_of(floats):
-    """Return the bits after the binary point that these need at most."""
+def bits_of(floats):  # the bits after the binary point that these need at most
     return max((x.as_integer_ratio()[1].bit_length() - 1 for x in floats), default=0)
 
 
-def fixed(x, bits):
-    """Return a float times 2^bits, which is an integer."""
+def fixed(x, bits):  # a float times 2^bits, which is an integer
     numerator, denominator = x.as_integer_ratio()
     return numerator << (bits + 1 - denominator.bit_length())
 
@@ -91,8 +87,7 @@ def number(text):
     return x
 
 
-def single(text):
-    """Return the float of 32 bits that is nearest to a decimal number, rounding once."""
+def single(text):  # the float of 32 bits that is nearest to a decimal number, rounding once
     x = float(text)
     near = struct.unpack("f", struct.pack("f", x))[0]
     other = x + (x - near)
@@ -119,8 +114,7 @@ class Data:
         expect(proof.digest in found, f"the data have the digest {' or '.join(found)}")
         self.base = found.index(proof.digest)
 
-    def rows(self):
-        """Yield label, columns and values of each row, without entries that are 0."""
+    def rows(self):  # label, columns and values of each, without entries that are 0
         with open(self.path, "rb") as file:
             opener = OPENERS.get(file.read(2), open)
         with opener(self.path, "rt", encoding="utf-8") as file:
@@ -167,18 +161,16 @@ class Proof:
         expect(ascending and (k < 2) == self.regression, f"the classes are {self.classes}")
         least = min(self.bias, self.epsilon, *self.costs.values())
         expect(least >= 0 < self.C, "a cost, epsilon or the constant feature is negative")
-        # Problems have the number of the class that is against the rest, or else 0.
+        # By the number of the class that is against the rest, or else 0.
         self.problems = [0] if self.joint or self.regression else range(int(k == 2), k)
 
-    def after(self, *names):
-        """Return the words of the next line after these, which it has to start with."""
+    def after(self, *names):  # the words of the next line after these, with which it has to start
         words = self.file.readline().split()
         if words[: len(names)] != list(names):
             raise ValueError(f"the proof has {words[:5]} where {names} is expected")
         return words[len(names) :]
 
-    def section(self, name, end):
-        """Return floats by number, from a line each; the numbers increase, and are below `end`."""
+    def section(self, name, end):  # floats by number, a line each; numbers ascend, to below end
         found, last = {}, -1
         for _ in range(int(*self.after(name))):
             text, x = self.after()
@@ -187,8 +179,7 @@ class Proof:
             found[last] = number(x)
         return found
 
-    def read_problem(self, p):
-        """Return the claimed P and D; intercept, weights and dual variables of each vector."""
+    def read_problem(self, p):  # claimed P and D; intercept, weights, dual variables of vectors
         self.after("problem", str(p))
         primal, dual, vectors = number(*self.after("primal")), number(*self.after("dual")), []
         for m in range(len(self.classes) if self.joint else 1):
@@ -200,9 +191,20 @@ class Proof:
         return primal, dual, vectors
 
 
-def row_of_two(proof, target, y, c, score, a, n):
-    """Return the row's loss, its part of D, quotient and factor; numbers have n bits each."""
-    slack, epsilon, squared = target - y * score, fixed(proof.epsilon, n), LOSSES[proof.loss][2]
+def log_below(x, y, n):  # 2^n log(x / y), rounded down
+    return math.floor(Fraction(DOWN.next_minus(DOWN.ln(DOWN.divide(x, y)))) * (1 << n))
+
+
+def log_loss(u, n):  # 2^n log(1 + exp(u / 2^n)), rounded up
+    small = DOWN.exp(DOWN.next_plus(DOWN.divide(-min(abs(u), 9999 << n), 1 << n)))
+    return max(u, 0) - log_below(1, DOWN.next_plus(DOWN.add(1, DOWN.next_plus(small))), n)
+
+
+def row_of_two(proof, target, y, c, score, a, n):  # loss, part of D, quotient, factor; n bits each
+    if proof.loss == "logistic":
+        entropy = sum(x * log_below(c, x, n) for x in (a, c - a) if x)
+        return c * log_loss(-y * score, n) << n, entropy, 0, [y * a]
+    slack, squared, epsilon = target - y * score, "squared" in proof.loss, fixed(proof.epsilon, n)
     if proof.loss != "squared":
         slack = max(abs(slack) - epsilon if proof.regression else slack, 0)
     loss = c * slack * (slack if squared else 1 << n)
@@ -210,8 +212,7 @@ def row_of_two(proof, target, y, c, score, a, n):
     return loss, target * a - epsilon * abs(a), quotient, [y * a]
 
 
-def row_of_many(proof, code, c, scores, a, n):
-    """Return the row's loss, its part of D, no quotient, and factors."""
+def row_of_many(proof, code, c, scores, a, n):  # the row's loss, part of D, no quotient, factors
     total, crammer_singer = sum(a), proof.formulation == "crammer_singer"
     expect(a[code] == 0, "a row has a dual variable for its own class")
     expect(total <= c or not crammer_singer, "dual variables add up to more than a row's cost")
@@ -220,15 +221,15 @@ def row_of_many(proof, code, c, scores, a, n):
     return c * (max(t) if crammer_singer else sum(t)) << n, total << n, 0, factors
 
 
-def objectives(proof, data, p, vectors):
-    """Return P and D of a problem, D rounded down."""
+def objectives(proof, data, p, vectors):  # P and D of a problem, P rounded up and D down
     bs, weights, duals = zip(*vectors)
     others = [[*bs, proof.C, proof.epsilon], proof.costs.values(), *(d.values() for d in duals)]
     n = max(map(bits_of, [*others, data.labels if proof.regression else []]))
-    n = max(n, data.bits + max(bits_of(w.values()) for w in weights))
+    least = LEAST_BITS if proof.loss == "logistic" else 0
+    n = max(n, data.bits + max(bits_of(w.values()) for w in weights), least)
     k, one = n - data.bits, 1 << n  # weights have k bits, so that scores have n
     ws = [defaultdict(int, {j: fixed(x, k) for j, x in w.items()}) for w in weights]
-    fixed_bs, (lower, upper, _) = [fixed(b, n) for b in bs], LOSSES[proof.loss]
+    fixed_bs, (lower, upper) = [fixed(b, n) for b in bs], LOSSES[proof.loss]
     codes = {label: m for m, label in enumerate(proof.classes)}
     loss, linear, quotient, totals = 0, 0, 0, [0] * len(vectors)
     sums = [defaultdict(int) for _ in vectors]
@@ -282,7 +283,6 @@ def check(file, data_path):
 
 
 def main():
-    """Check what the command line names; return the exit code."""
     try:
         proof_path, data_path = sys.argv[1:]
         with open(proof_path, encoding="ascii") as file:

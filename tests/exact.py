@@ -1,11 +1,31 @@
-"""The certificate of a fitted model in exact rational numbers: what no rounding can refute."""
+"""The certificate of a fitted model in exact rational numbers: what no rounding can refute.
 
+Logarithms are rational to 400 digits.
+"""
+
+from decimal import Context
 from fractions import Fraction
 
 import numpy as np
 import scipy.sparse as sp
 
+DIGITS = Context(prec=400, Emin=-(10**6), Emax=10**6)
+
+
+def log_of(x):
+    """The logarithm of a fraction."""
+    return Fraction(DIGITS.ln(DIGITS.divide(x.numerator, x.denominator)))
+
+
+def softplus(u):
+    """``log(1 + exp(u))`` of a fraction."""
+    size = min(abs(u), Fraction(10**4))
+    small = DIGITS.exp(DIGITS.divide(-size.numerator, size.denominator))
+    return max(u, 0) + (Fraction(DIGITS.ln(DIGITS.add(1, small))) if small > 1e-300 else 0)
+
+
 LOSSES = {
+    "logistic": lambda s: softplus(s - 1),
     "hinge": lambda s: max(s, 0),
     "squared_hinge": lambda s: max(s, 0) ** 2,
     "squared": lambda s: s**2,
@@ -62,10 +82,13 @@ def _binary(rows, sign, cost, loss, w, signed):
             continue
         if loss != "squared":
             assert alpha >= 0
-        if loss == "hinge":
+        if loss in ("hinge", "logistic"):
             assert alpha <= c
         primal += c * LOSSES[loss](1 - s * dot(w, x))
-        dual += alpha if loss == "hinge" else alpha - alpha**2 / (4 * c)
+        if loss == "logistic":
+            dual += sum(part * log_of(c / part) for part in (alpha, c - alpha) if part)
+        else:
+            dual += alpha if loss == "hinge" else alpha - alpha**2 / (4 * c)
         total = [t + a * v for t, v in zip(total, x, strict=True)]
     return primal, dual - dot(total, total) / 2
 

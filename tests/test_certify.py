@@ -7,7 +7,7 @@ import pytest
 from naive import Naive, NaiveMulticlass
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import Perceptron
 from sklearn.preprocessing import scale
 from sklearn.svm import LinearSVC as SklearnLinearSVC
 
@@ -97,8 +97,8 @@ def test_a_model_of_scikit_learn(data):
 
 def test_a_classifier_of_another_kind(data):
     """Its weights are judged by the problem that is asked for."""
-    model = LogisticRegression().fit(*data)
-    with pytest.raises(ValueError, match=r"LogisticRegression has no loss .* Pass loss to certify"):
+    model = Perceptron().fit(*data)
+    with pytest.raises(ValueError, match=r"Perceptron has no C .* Pass C to certify"):
         certify(model, *data)
     found = certify(model, *data, C=0.5, loss="squared_hinge", multi_class="ovr")
     same = SimpleNamespace(

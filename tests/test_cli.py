@@ -272,7 +272,7 @@ def test_training_and_predicting_start_without_scikit_learn(iris, folder):
     ("options", "text"),
     [
         (["-C", "-1"], "--cost must be"),
-        (["--loss", "logistic"], "squared_hinge"),
+        (["--loss", "exponential"], "squared_hinge"),
         (["--schedule", "nightly"], "shrinking"),
         (["--class-weight", "heavy"], "balanced"),
         (["--tol", "0"], "--tol must be"),

@@ -149,7 +149,7 @@ def test_calibrated_probabilities(cancer, kind):
     (X, y), (rows, _) = load_data("test.svm"), load_data(cancer)
     if kind == "store":
         cancer = write_store("store", rows, np.ones(len(rows.indptr) - 1), block_bytes=9_000).path
-    result = run("predict", "cancer.model.npz", cancer, "--probabilities", "test.svm", "-o", "out")
+    result = run("predict", "cancer.model.npz", cancer, "--calibrate", "test.svm", "-o", "out")
     assert result.exit_code == 0, result.output
     with open("out") as file:
         header, *lines = file.read().splitlines()
@@ -165,10 +165,10 @@ def test_probabilities_need_rows_of_every_class(cancer, iris):
     run("train", iris, "-q")
     X, y = load_data(iris)
     dump_svmlight_file(X[y > 0], y[y > 0], "two.svm", zero_based=False)
-    result = run("predict", "iris.model.npz", iris, "--probabilities", "two.svm")
+    result = run("predict", "iris.model.npz", iris, "--calibrate", "two.svm")
     assert result.exit_code == 2
     assert "two.svm has the classes [1, 2] and the model [0, 1, 2]" in said(result)
-    both = run("predict", "iris.model.npz", iris, "--probabilities", "two.svm", "--decisions")
+    both = run("predict", "iris.model.npz", iris, "--calibrate", "two.svm", "--decisions")
     assert "cannot be used together" in said(both)
 
 
@@ -203,7 +203,7 @@ def test_rows_that_come_sorted_are_shuffled(folder):
         (["train", "-C"], "the search for C, is dualsweep cv DATA"),
         (["train", "-m", "8"], "use --n-jobs"),
         (["cv", "-c", "4"], "use -C"),
-        (["predict", "-b", "1"], "use --probabilities DATA"),
+        (["predict", "-b", "1"], "use --probabilities for models"),
     ],
 )
 def test_options_of_liblinear_are_answered_with_ours(cancer, folder, arguments, answer):

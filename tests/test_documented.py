@@ -44,7 +44,10 @@ ESTIMATORS = [
     dualsweep.LinearSVCCV,
     dualsweep.LinearSVR,
     dualsweep.LinearSVRCV,
+    dualsweep.LogisticRegression,
+    dualsweep.LogisticRegressionCV,
     distributed.LinearSVC,
+    distributed.LogisticRegression,
 ]
 
 

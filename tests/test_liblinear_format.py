@@ -82,7 +82,7 @@ def test_liblinear_reads_ours_of_two_classes(liblinear, path, cancer, classes, p
 
 
 @pytest.mark.parametrize("bias", [-1, 0, 1, 0.5])
-@pytest.mark.parametrize("solver", [1, 2, 3, 4])
+@pytest.mark.parametrize("solver", [0, 1, 2, 3, 4, 7])
 @pytest.mark.parametrize("classes", [[7, -2, 4], [1, 2, 3], [3, 1], [-1, 1], [1, -1]])
 def test_we_read_theirs(liblinear, path, iris, classes, solver, bias):
     X, y = iris
@@ -100,7 +100,7 @@ def test_we_read_theirs(liblinear, path, iris, classes, solver, bias):
         sign = 1 if theirs.get_labels()[0] == max(classes) else -1
         both = 2 if solver == 4 else 1  # Crammer-Singer's second row of weights is minus the first
         np.testing.assert_allclose(ours, sign * both * values[:, 0], rtol=1e-9, atol=1e-12)
-    assert model.loss == ("hinge" if solver == 3 else "squared_hinge")
+    assert model.loss == {0: "logistic", 3: "hinge", 7: "logistic"}.get(solver, "squared_hinge")
     assert model.multi_class == ("crammer_singer" if solver == 4 else "ovr")
     assert model.fit_intercept is (bias > 0)
 
@@ -230,7 +230,7 @@ def test_no_file(tmp_path):
 @pytest.mark.parametrize(
     ("solver_type", "rest", "kind"),
     [
-        ("L2R_LR", "nr_class 2\nlabel 1 -1\nnr_feature 2\nbias -1\nw\n0.5 \n1 \n", "logistic"),
+        ("L1R_LR", "nr_class 2\nlabel 1 -1\nnr_feature 2\nbias -1\nw\n0.5 \n1 \n", "logistic"),
         (
             "L1R_L2LOSS_SVC",
             "nr_class 2\nlabel 1 -1\nnr_feature 1\nbias -1\nw\n0.5 \n",
@@ -303,7 +303,11 @@ def test_damaged_regression_is_refused(path, numbers):
         ("nr_class 2", "nr_class 3", "nr_class is 3"),
         ("nr_class 2\n", "nr_class 2\nlabel 1 2\n", r"label is \[1, 2\]"),
         ("nr_feature 10", "nr_feature 11", "11 weights instead of 12"),
-        ("solver_type L2R_L1LOSS_SVR_DUAL", "solver_type L2R_LR", r"logistic regression \(L2R_LR"),
+        (
+            "solver_type L2R_L1LOSS_SVR_DUAL",
+            "solver_type L1R_LR",
+            r"logistic regression .*\(L1R_LR",
+        ),
         ("solver_type L2R_L1LOSS_SVR_DUAL", "solver_type L3R", "of type L3R; .* L2R_L2LOSS_SVR"),
     ):
         path.write_text(whole.replace(old, new))

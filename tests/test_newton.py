@@ -55,11 +55,13 @@ def test_the_inner_problem_is_what_it_says(loss, rho):
         slack = 1 - oracle.Z @ w
         b, scale = out = np.full((2, 15), np.nan)
         moved, along, kept = slack + 0.25 * y, -0.5 * y, anchor.copy()
-        rest = False, cost, naive.numbers(loss), rho, *out
-        found = imply_dual(moved, along, 0.5, kept, *rest)  # half a step leads to the slacks of w
+        rest = False, cost, naive.numbers(loss), rho, *out, np.empty(0)
+        *found, _, _ = imply_dual(
+            moved, along, 0.5, kept, *rest
+        )  # half a step leads to the slacks of w
         np.testing.assert_allclose(moved, slack, rtol=1e-12)
         before = moved.copy()
-        again = imply_dual(moved, np.full(15, np.inf), 0.0, kept, *rest)
+        *again, _, _ = imply_dual(moved, np.full(15, np.inf), 0.0, kept, *rest)
         assert again == found  # without a step, the direction does not matter
         np.testing.assert_array_equal(moved, before)
         np.testing.assert_array_equal(kept, anchor)

@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 from local_partitions import LocalPartitions
 from naive import library_problem
+from scipy.special import xlogy
 
 from dualsweep._threads import Workers
 from dualsweep.datasets import make_text_like
@@ -40,6 +41,10 @@ def primal_and_dual(X, y, cost, loss, w, alpha):
     if loss == "hinge":
         assert ((alpha >= 0) & (alpha <= cost)).all()
         return 0.5 * w @ w + cost @ np.maximum(0, 1 - z), alpha.sum() - 0.5 * w @ w
+    if loss == "logistic":
+        p = alpha / cost
+        entropy = -xlogy(p, p) - xlogy(1 - p, 1 - p)
+        return 0.5 * w @ w + cost @ np.logaddexp(0, -z), cost @ entropy - 0.5 * w @ w
     lost = np.maximum(0, 1 - z) ** 2 if loss == "squared_hinge" else (1 - z) ** 2
     assert loss == "squared" or (alpha >= 0).all()
     return 0.5 * w @ w + cost @ lost, alpha.sum() - 0.5 * w @ w - 0.25 * (alpha**2 / cost).sum()

@@ -515,6 +515,7 @@ BASES = [
     (LinearSVC, {"loss": "squared_hinge", "class_weight": "balanced"}, 3),
     (LinearSVC, {"loss": "squared", "fit_intercept": False}, 2),
     (LinearSVC, {"loss": "hinge", "intercept": "free"}, 3),
+    (LinearSVC, {"loss": "logistic", "intercept": "free"}, 3),
     (LinearSVC, {"multi_class": "crammer_singer"}, 3),
     (LinearSVC, {"multi_class": "weston_watkins", "class_weight": "balanced"}, 3),
     (LinearSVR, {"loss": "epsilon_insensitive", "epsilon": 0.1}, 0),

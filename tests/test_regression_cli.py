@@ -128,7 +128,7 @@ def test_a_warm_start_of_the_other_task_is_refused(data):
     assert "442 rows of the classes -1, 1, but these are 442 rows of regression" in result.output
 
 
-@pytest.mark.parametrize("option", [["--decisions"], ["--probabilities", "diabetes.svm"]])
+@pytest.mark.parametrize("option", [["--decisions"], ["--probabilities"]])
 def test_values_of_classes_are_refused(data, option):
     run("train", "diabetes.svm", *OPTIONS)
     result = run("predict", "diabetes.model.npz", "diabetes.svm", *option)

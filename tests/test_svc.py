@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis.extra import numpy as hnp
 from moments import Clock, Interrupt
+from scipy.special import xlogy
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
@@ -67,15 +68,19 @@ def objectives(model, X, y, sample_weight=None, k=0):
         "hinge": np.maximum(0, 1 - z),
         "squared_hinge": np.maximum(0, 1 - z) ** 2,
         "squared": (1 - z) ** 2,
+        "logistic": np.logaddexp(0, -z),
     }[model.loss]
     norm = 0.5 * (w @ w + (b / scaling) ** 2)
     used = cost > 0
     primal = norm + cost[used] @ loss[used]
     dual = alpha.sum() - (norm if begun else 0.0)
-    if model.loss == "hinge":
+    if model.loss in ("hinge", "logistic"):
         assert alpha.min() >= 0
         assert (alpha <= cost).all()
-    else:
+    if model.loss == "logistic":
+        p = alpha[used] / cost[used]
+        dual += cost[used] @ (-xlogy(p, p) - xlogy(1 - p, 1 - p)) - alpha.sum()
+    elif model.loss != "hinge":
         dual -= 0.25 * (alpha[used] ** 2 / cost[used]).sum()
         assert model.loss == "squared" or alpha.min() >= 0
     assert not alpha[~used].any()

@@ -25,7 +25,8 @@ TRAIN = {
     "-i": "use --warm-start.",
 }
 PREDICT = {
-    "-b": "use --probabilities DATA, with labelled rows that the model was not trained on.",
+    "-b": "use --probabilities for models of --loss logistic, else --calibrate DATA, with "
+    "labelled rows that the model was not trained on.",
 }
 OPTIONS = {"predict": PREDICT} | dict.fromkeys(("train", "cv", "compare", "certify"), TRAIN)
 

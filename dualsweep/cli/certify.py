@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._parameters import Number
+from .._parameters import Number, parameters_of
 from ..io import load_model
 from ._command import FAILED, Command
 from ._options import ANY_LOSS, OPTIONS, Data, Force, Json, NJobs, Quiet, ZeroBased, takes
 
 if TYPE_CHECKING:
-    from ..estimators import LinearSVC, LinearSVR
+    from ..estimators import LinearSVC, LinearSVR, LogisticRegression
 
 SAME = 1e-9  # relative difference of objectives that rounding explains
 
@@ -93,6 +93,8 @@ def certify(
             raise typer.BadParameter(
                 f"{OPTIONS[name]} applies to {other}, but {model_file} is not for that."
             )
+        if isinstance(model, estimators.LogisticRegression):
+            model = _with_a_loss(model)
         model.set_params(**changes)
         model._validate_params()
         width = {"n_features": model.n_features_in_, "zero_based": zero_based, "n_jobs": n_jobs}
@@ -131,6 +133,18 @@ def certify(
                 )
         if found.relative_gap > given["tol"]:
             command.code = FAILED
+
+
+def _with_a_loss(model: LogisticRegression) -> LinearSVC:
+    """Return a model as one that may be judged by another loss."""
+    from ..estimators import LinearSVC
+
+    kept = parameters_of(LinearSVC).keys() - {"solver"}
+    params = {name: value for name, value in model.get_params().items() if name in kept}
+    twin = LinearSVC(loss=model.loss, **params)
+    fitted = vars(model).keys() - model.get_params().keys()
+    twin.__dict__.update({name: vars(model)[name] for name in fitted})
+    return twin
 
 
 def _problem(model: LinearSVC | LinearSVR) -> str:

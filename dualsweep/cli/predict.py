@@ -1,4 +1,4 @@
-"""Prediction; without scikit-learn, whose import takes a second, but for probabilities."""
+"""Prediction; without scikit-learn, whose import takes a second, but for calibration."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..io import load_model
 from ..io._files import atomic_file
 from ..io.data import check_width
 from ..io.model import read_model
+from ..losses import log_probabilities
 from ._command import Command
 from ._options import Force, Json, NJobs, ZeroBased
 from .data import kind_of
@@ -42,11 +43,19 @@ def predict(
         typer.Option("--decisions", help="After the label, write w.x + b of each class."),
     ] = False,
     probabilities: Annotated[
+        bool,
+        typer.Option(
+            "--probabilities",
+            help="After the label, write the probability of each class; for models of the "
+            "logistic loss, or with --calibrate.",
+        ),
+    ] = False,
+    calibrate: Annotated[
         Path | None,
         typer.Option(
             metavar="DATA",
-            help="After the label, write the probability of each class, calibrated on these "
-            "labelled rows, which the model must not have been trained on.",
+            help="Write probabilities that are calibrated on these labelled rows, which the model "
+            "must not have been trained on.",
         ),
     ] = None,
     force: Force = False,
@@ -63,29 +72,34 @@ def predict(
 
     With --decisions or --probabilities, which are for classification, each line has values after
     the label, and a first line names the classes they belong to. With two classes a decision is one
-    value, positive for the class that is named. Probabilities are a sigmoid of each class's
-    decision, fitted to the rows that are given (Platt's method), and add up to 1.
+    value, positive for the class that is named. Probabilities add up to 1. A model of the logistic
+    loss has its own; those of another are a sigmoid of each class's decision, fitted to the rows of
+    --calibrate (Platt's method).
 
     For example:
       dualsweep predict a1a.model.npz a1a.t
       dualsweep predict rcv1.model.npz test.npz -o labels.txt
-      dualsweep predict a1a.model.npz new.svm --probabilities a1a.t
+      dualsweep predict logistic.model.npz new.svm --probabilities
+      dualsweep predict a1a.model.npz new.svm --calibrate a1a.t
     """
-    if decisions and probabilities is not None:
+    probabilities = probabilities or calibrate is not None
+    if decisions and probabilities:
         raise typer.BadParameter("--decisions and --probabilities cannot be used together.")
-    with Command(json, quiet=True, reads=(model_file, file, probabilities)) as command:
+    with Command(json, quiet=True, reads=(model_file, file, calibrate)) as command:
         command.will_write(output, force)
-        model = _read(model_file, file)
+        params, model = _read(model_file, file)
         classes, n_features = model.get("classes_"), model["n_features_in_"]
         options = {"zero_based": zero_based, "n_jobs": n_jobs, "n_features": n_features}
         what = "decisions" if decisions else "probabilities"
-        if classes is None and (decisions or probabilities is not None):
+        if classes is None and (decisions or probabilities):
             raise typer.BadParameter(
                 f"--{what} applies to classification, but {model_file} is a regression model."
             )
         named: Any = classes  # the classes that values are of
-        if probabilities is not None:
-            answer = _calibrated(command, model_file, probabilities, options)
+        if calibrate is not None:
+            answer = _calibrated(command, model_file, calibrate, options)
+        elif probabilities:
+            answer = _probable(params, model, model_file)
         else:
             answer = _deciding(model, decisions)
             named = classes[1:] if classes is not None and len(classes) == 2 else classes
@@ -114,10 +128,10 @@ def predict(
                 command.say(text.format(file=file))
 
 
-def _read(model_file: Path, file: Path) -> dict[str, Any]:
-    """Return the attributes of a model; point out names in LIBLINEAR's order."""
+def _read(model_file: Path, file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the parameters and attributes of a model; point out names in LIBLINEAR's order."""
     try:
-        return read_model(model_file)[1]
+        return read_model(model_file)
     except ValueError as error:
         swapped = model_file.is_file() and file.is_file() and kind_of(model_file) != "model"
         if swapped and kind_of(file) == "model":
@@ -142,6 +156,27 @@ def _deciding(model: dict[str, Any], decisions: bool) -> Callable[[Matrix], Answ
     return answer
 
 
+def _probable(
+    params: dict[str, Any], model: dict[str, Any], model_file: Path
+) -> Callable[[Matrix], Answer]:
+    """Return what computes labels and the probabilities of a model of the logistic loss."""
+    if params.get("loss") != "logistic":
+        raise typer.BadParameter(
+            f"--probabilities needs a model of the logistic loss, but {model_file} has another. "
+            "Train with --loss logistic, or calibrate this one on labelled rows: --calibrate DATA."
+        )
+    decide, classes = _deciding(model, decisions=True), model["classes_"]
+    together = params.get("multi_class") == "multinomial"
+
+    def answer(X: Matrix) -> Answer:
+        labels, scores = decide(X)
+        assert scores is not None
+        scores = scores[:, 0] if len(classes) == 2 else scores
+        return labels, np.exp(log_probabilities(np, scores, together))
+
+    return answer
+
+
 def _calibrated(
     command: Command, model_file: Path, file: Path, options: dict[str, Any]
 ) -> Callable[[Matrix], Answer]:
@@ -151,7 +186,7 @@ def _calibrated(
     seen = np.unique(y)
     if not np.array_equal(seen, model.classes_):
         raise ValueError(
-            f"--probabilities needs rows of every class of the model and no others, but {file} has "
+            f"--calibrate needs rows of every class of the model and no others, but {file} has "
             f"the classes {seen[:10].tolist()} and the model {model.classes_[:10].tolist()}."
         )
     from sklearn.calibration import CalibratedClassifierCV

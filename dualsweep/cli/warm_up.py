@@ -50,13 +50,13 @@ TYPES = {"float32": np.float32, "float64": np.float64}
 _lines: SimpleQueue[str | None]  # of a process that compiles beside others
 
 # What is trained for each layout and type, by the name on the screen.
-TWO_LOSSES = [{"loss": "hinge"}, {"loss": "squared_hinge"}]
+OF_TWO_CLASSES = [{"loss": loss} for loss in ("hinge", "squared_hinge", "logistic")]
 FREE = {"intercept": "free"}
 KINDS: dict[str, list[dict[str, Any]]] = {
-    method: TWO_LOSSES if method == "ovr" else [{"loss": "hinge", "multi_class": method}]
+    method: OF_TWO_CLASSES if method == "ovr" else [{"loss": "hinge", "multi_class": method}]
     for method in FORMULATIONS
 }
-KINDS["free intercept"] = [loss | FREE for loss in TWO_LOSSES]
+KINDS["free intercept"] = [loss | FREE for loss in OF_TWO_CLASSES]
 KINDS["regression"] = [
     {"loss": loss} | intercept for loss in REGRESSION_LOSSES for intercept in ({}, FREE)
 ]

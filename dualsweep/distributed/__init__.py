@@ -1,5 +1,6 @@
 """Training on the partitions of a Dask cluster, with the same certificate."""
 
+from .logistic import LogisticRegression
 from .svc import LinearSVC
 
-__all__ = ["LinearSVC"]
+__all__ = ["LinearSVC", "LogisticRegression"]

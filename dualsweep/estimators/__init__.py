@@ -4,7 +4,9 @@ from ._certificate import certify
 from ._proof import Certificate
 from .compare import MulticlassComparison, compare_multiclass
 from .cv import LinearSVCCV
-from .path import SVCPath, svc_path, svr_path
+from .logistic import LogisticRegression
+from .logistic_cv import LogisticRegressionCV
+from .path import SVCPath, logistic_path, svc_path, svr_path
 from .svc import LinearSVC
 from .svr import LinearSVR
 from .svr_cv import LinearSVRCV
@@ -15,10 +17,13 @@ __all__ = [
     "LinearSVCCV",
     "LinearSVR",
     "LinearSVRCV",
+    "LogisticRegression",
+    "LogisticRegressionCV",
     "MulticlassComparison",
     "SVCPath",
     "certify",
     "compare_multiclass",
+    "logistic_path",
     "svc_path",
     "svr_path",
 ]

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, is_regressor
+from sklearn.linear_model import LogisticRegression as PeerRegression
+from sklearn.linear_model import LogisticRegressionCV as PeerRegressionCV
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, NuSVC
 from sklearn.utils.validation import check_is_fitted
@@ -71,6 +73,7 @@ def certify(
         Anything with `coef_`, `intercept_` and `classes_`, of any library, or a linear regressor.
         Parameters named as those of `LinearSVC` or `LinearSVR` (C, loss, multi_class, epsilon,
         class_weight, fit_intercept, intercept and intercept_scaling) say which problem is meant.
+        scikit-learn's logistic regression is known to have the logistic loss.
     X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
         The rows the model was trained on, or other rows with the same classes: the certificate then
         says how good the model is for those.
@@ -226,6 +229,8 @@ def _problem(model: Any, **given: Any) -> CertifiedModel:
     for name in CHOICES & params.keys():  # another library's may be none of ours
         if not table[name].accepts(params[name]):
             del params[name]
+    if given.get("loss") in (None, "logistic"):
+        params |= _implied(model)
     params |= {name: value for name, value in given.items() if name in table and value is not None}
     for name in ("C", "loss", "epsilon"):
         if name in table and name not in params:
@@ -236,6 +241,29 @@ def _problem(model: Any, **given: Any) -> CertifiedModel:
     problem = kind(**params)
     problem._validate_params()
     return problem
+
+
+def _implied(model: Any) -> dict[str, Any]:
+    """Return the parameters of the problem that scikit-learn's logistic regression does not name.
+
+    Its intercept is not penalised, and its classes are trained at once, but for one solver.
+    """
+    if not isinstance(model, PeerRegression | PeerRegressionCV):
+        return {}
+    params = model.get_params()
+    ratio = np.asarray(getattr(model, "l1_ratio_", params.get("l1_ratio")), np.float64)
+    sparse = params.get("penalty") in ("l1", "elasticnet") or np.nan_to_num(ratio).any()
+    if sparse or params.get("penalty", "l2") is None or params.get("C") == np.inf:
+        raise TypeError(
+            f"certify judges models of the l2 penalty, but this {type(model).__name__} has another."
+        )
+    alone = params["solver"] == "liblinear"
+    found = {"loss": "logistic", "intercept": "penalized" if alone else "free"}
+    if len(model.classes_) > 2:
+        separate = alone or params.get("multi_class") == "ovr"
+        found["multi_class"] = "ovr" if separate else "multinomial"
+    costs = np.unique(getattr(model, "C_", params.get("C")))
+    return found | ({"C": float(costs[0])} if len(costs) == 1 else {})
 
 
 def _weights(model: Any, n_features: int, settings: Settings) -> Array:

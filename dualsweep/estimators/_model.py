@@ -81,8 +81,14 @@ support_ : ndarray of shape (n_support,)
     def predict_proba(self) -> Any:
         """Raise AttributeError, which says what gives probabilities."""
         name = type(self).__name__
+        if getattr(self, "loss", None) == "logistic":
+            raise AttributeError(
+                f"{name} has no predict_proba. LogisticRegression(intercept={self.intercept!r}) "  # type: ignore[attr-defined]
+                "trains the same model, and has."
+            )
         raise AttributeError(
-            f"{name} has no predict_proba: a margin is not a probability. Calibrate it: "
+            f"{name} has no predict_proba: a margin is not a probability. LogisticRegression has "
+            "probabilities; or calibrate the model: "
             f"CalibratedClassifierCV({name}(...)).fit(X, y).predict_proba(X), from "
             "sklearn.calibration."
         )

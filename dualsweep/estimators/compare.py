@@ -127,7 +127,7 @@ def compare_multiclass(
         Values of C to choose from, or how many, from 2^-6 to 2^3 at equal ratios.
     n_repeats : int, default=10
         Number of partitions, at least 2.
-    loss : {"hinge", "squared_hinge", "squared"}, default="hinge"
+    loss : {"hinge", "squared_hinge", "squared", "logistic"}, default="hinge"
         Of one-versus-rest; the other two have losses of their own.
     n_jobs : int, default=None
         Threads that train methods and partitions; they share X. None means 1, -1 all cores. The

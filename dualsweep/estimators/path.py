@@ -1,4 +1,4 @@
-"""`svc_path` and `svr_path`: models for one C after the other."""
+"""`svc_path`, `svr_path` and `logistic_path`: models for one C after the other."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ..placements import load_if_it_fits, training_data
 from ..training import Fitted, train
 from ._validation import check_Cs, check_data
 from .certified import CertifiedModel, warn_of_gaps
+from .logistic import LogisticRegression
 from .svc import LinearSVC
 from .svr import LinearSVR
 
@@ -26,7 +27,7 @@ class SVCPath:
     ----------
     Cs : ndarray of shape (n_Cs,)
         The values of C.
-    models : list of LinearSVC or of LinearSVR
+    models : list of LinearSVC, of LinearSVR or of LogisticRegression
         A fitted model for each.
     times : ndarray of shape (n_Cs,)
         Seconds that each took, from the model before it.
@@ -156,6 +157,49 @@ def svr_path(X: Any, y: Any, Cs: Any = 10, *, sample_weight: Any = None, **param
     True
     """
     return _path("svr_path", LinearSVR, X, y, Cs, sample_weight, params)
+
+
+def logistic_path(
+    X: Any, y: Any = None, Cs: Any = 10, *, sample_weight: Any = None, **params: Any
+) -> SVCPath:
+    """Train a `LogisticRegression` for each of several values of C, each from the one before.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_samples, n_features), or Store
+        Rows to learn from; not changed, and not copied where `LinearSVC` does not.
+    y : array-like of shape (n_samples,), default=None
+        Class labels of any type. None is for stores, and means the labels in the store.
+    Cs : int or array-like of shape (n_Cs,), default=10
+        Values of C, or how many of them, from 2^-6 to 2^3 at equal ratios.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Multiplies C per row: weight 2 equals the row twice, weight 0 the row left out.
+    **params : dict
+        Parameters of `LogisticRegression` but for `C` and `warm_start`; see `svc_path`.
+
+    Returns
+    -------
+    SVCPath
+        Models, certificates and times.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the relative gap of some model is still above `tol`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> from dualsweep import logistic_path
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> path = logistic_path(scale(X), y, [0.01, 0.1, 1.0], random_state=0)
+    >>> path.coefs.shape
+    (3, 1, 30)
+    >>> bool((path.relative_gaps <= 1e-3).all())
+    True
+    """
+    return _path("logistic_path", LogisticRegression, X, y, Cs, sample_weight, params)
 
 
 def _path(

@@ -31,11 +31,11 @@ from ..training.parameters import Choice, Training
 from ._device import space_of
 from ._folds import masks_of
 from ._model import CERTIFICATE
+from ._on_host import on_host
 from ._proof import Provable
 from ._search import search
 from ._validation import check_Cs, check_data, labels_of
 from .certified import CertifiedModel, warn_of_gaps
-from .svc import OnHost
 
 
 class SearchingC(Provable, Choice, Training, BaseEstimator):
@@ -173,7 +173,7 @@ best_estimator_ : LinearSVC or LinearSVR
             chosen = _check_method_params(y, params, indices=test)
             with config_context(**config):  # threads start with scikit-learn's own
                 if isinstance(X, OnDevice):
-                    value = scorer(OnHost.of(model), X.some(test), y[test], **chosen)
+                    value = scorer(on_host(model), X.some(test), y[test], **chosen)
                 else:
                     rows = PartOfBlocks(X, test) if in_blocks(X) else X[test]
                     value = scorer(model, rows, y[test], **chosen)
@@ -229,7 +229,7 @@ best_estimator_ : LinearSVC or LinearSVR
         given = {name: value for name, value in score_params.items() if value is not None}
         model: Any = self
         if space_of(X) is not None:
-            model, y = OnHost.of(self.best_estimator_), to_host(y)
+            model, y = on_host(self.best_estimator_), to_host(y)
             given = {name: to_host(value) for name, value in given.items()}
         return float(self._get_scorer()(model, X, y, **given))
 

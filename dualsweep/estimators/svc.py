@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._host import to_host
 from ..training.parameters import Classification
 from ._device import DevicePredictions
 from ._model import LinearClassifier
@@ -102,25 +101,3 @@ class LinearSVC(DevicePredictions, LinearClassifier, CertifiedModel, Classificat
         loss = "hinge" if self.loss == "hinge" else "squared_hinge"
         multi_class = "ovr" if self.multi_class == "ovr" else "crammer_singer"
         return self._as(SklearnLinearSVC, shared, loss=loss, multi_class=multi_class)
-
-
-class OnHost(LinearSVC):
-    """A model that predicts for rows on a device, and returns its predictions on the host.
-
-    A scorer compares them with the labels, which are on the host too.
-    """
-
-    @classmethod
-    def of(cls, model: LinearSVC) -> OnHost:
-        """Return the same model as one of this kind."""
-        twin = cls(**model.get_params())
-        twin.__dict__.update(vars(model), classes_=to_host(model.classes_))
-        return twin
-
-    def decision_function(self, X: Any) -> Any:
-        """Return scores on the host."""
-        return to_host(super().decision_function(X))
-
-    def predict(self, X: Any) -> Any:
-        """Return classes on the host."""
-        return to_host(super().predict(X))

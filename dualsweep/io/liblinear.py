@@ -17,27 +17,27 @@ from ._checks import blaming, check_weights, whole_numbers
 from ._files import atomic_file, naming
 
 if TYPE_CHECKING:
-    from ..estimators import LinearSVC, LinearSVR
+    from ..estimators import LinearSVC, LinearSVR, LogisticRegression
 
 Attributes: TypeAlias = dict[str, Any]  # of a fitted estimator, by name
 
 MAGIC = b"solver_type"  # the start of a file
 
-# The parameters that stand for LIBLINEAR's formulations. Those that end in _DUAL are written.
+# The parameters that stand for LIBLINEAR's formulations. Of two, the first is written.
 HINGE, SQUARED_HINGE, JOINT = "L2R_L1LOSS_SVC_DUAL", "L2R_L2LOSS_SVC_DUAL", "MCSVM_CS"
 PARAMETERS = {
     HINGE: {"loss": "hinge"},
     SQUARED_HINGE: {"loss": "squared_hinge"},
     "L2R_L2LOSS_SVC": {"loss": "squared_hinge"},
     JOINT: {"multi_class": "crammer_singer"},
+    "L2R_LR_DUAL": {"loss": "logistic", "intercept": "penalized"},
+    "L2R_LR": {"loss": "logistic", "intercept": "penalized"},
     "L2R_L1LOSS_SVR_DUAL": {"loss": "epsilon_insensitive"},
     "L2R_L2LOSS_SVR_DUAL": {"loss": "squared_epsilon_insensitive"},
     "L2R_L2LOSS_SVR": {"loss": "squared_epsilon_insensitive"},
 }
 # Models of LIBLINEAR that are valid, but not of a kind that dualsweep has.
 OTHERS = {
-    "L2R_LR": "for logistic regression",
-    "L2R_LR_DUAL": "for logistic regression",
     "L1R_LR": "for logistic regression with the l1 penalty",
     "L1R_L2LOSS_SVC": "for classification with the l1 penalty",
     "ONECLASS_SVM": "for outliers, a one-class SVM",
@@ -47,7 +47,7 @@ HEADER = ("solver_type", "nr_class", "label", "nr_feature", "bias")
 MAX_LINE = 1 << 24  # bytes; a million classes take as many
 
 
-def save_liblinear(model: LinearSVC | LinearSVR, path: str | Path, *, force: bool = False) -> None:
+def save_liblinear(model: Any, path: str | Path, *, force: bool = False) -> None:
     """Write a fitted model in LIBLINEAR's text format.
 
     LIBLINEAR's ``predict`` gives the same decision values, since weights are written with all
@@ -58,7 +58,7 @@ def save_liblinear(model: LinearSVC | LinearSVR, path: str | Path, *, force: boo
 
     Parameters
     ----------
-    model : LinearSVC or LinearSVR
+    model : LinearSVC, LinearSVR or LogisticRegression
         A fitted model. Its classes must be integers: the format has no others.
     path : str or Path
         Where to write; the file appears complete or not at all. A link is followed.
@@ -103,36 +103,43 @@ def integer_classes(classes: Array) -> list[int]:
     )
 
 
-def _solver_type(model: LinearSVC | LinearSVR, n_classes: int) -> str:
+def _solver_type(model: Any, n_classes: int) -> str:
     if n_classes > 0 and model.multi_class != "ovr":
         return HINGE if n_classes == 2 else JOINT
     names = (name for name, kind in PARAMETERS.items() if kind.get("loss") == model.loss)
     return next(names, SQUARED_HINGE)
 
 
-def load_liblinear(path: str | Path) -> LinearSVC | LinearSVR:
+def load_liblinear(path: str | Path) -> LinearSVC | LinearSVR | LogisticRegression:
     """Read a model in LIBLINEAR's text format.
 
     Parameters
     ----------
     path : str or Path
         A file that LIBLINEAR or `save_liblinear` wrote: a support vector machine for
-        classification or regression, with the l2 penalty.
+        classification or regression, or logistic regression, with the l2 penalty.
 
     Returns
     -------
-    LinearSVC or LinearSVR
+    LinearSVC, LinearSVR or LogisticRegression
         A model that predicts, with the parameters the file tells. It does not tell C, nor the
         epsilon of regression, and has no certificate.
     """
     return fitted_estimator(*read_liblinear(path))
 
 
-def fitted_estimator(params: JsonObject, attributes: Attributes) -> LinearSVC | LinearSVR:
+def fitted_estimator(
+    params: JsonObject, attributes: Attributes
+) -> LinearSVC | LinearSVR | LogisticRegression:
     """Return an estimator with these parameters and attributes."""
-    from ..estimators import LinearSVC, LinearSVR  # takes a second, and is not needed to write
+    # It takes a second, and is not needed to write.
+    from ..estimators import LinearSVC, LinearSVR, LogisticRegression
 
-    model = LinearSVC(**params) if "classes_" in attributes else LinearSVR(**params)
+    model: LinearSVC | LinearSVR | LogisticRegression
+    if params.get("loss") == "logistic":
+        model = LogisticRegression(**{n: value for n, value in params.items() if n != "loss"})
+    else:
+        model = LinearSVC(**params) if "classes_" in attributes else LinearSVR(**params)
     model.__dict__.update(attributes)
     return model
 

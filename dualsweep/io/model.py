@@ -21,7 +21,7 @@ from ._npz import read_arrays, without_objects, write_arrays
 from .liblinear import MAGIC, Attributes, fitted_estimator, fitted_weights, read_liblinear
 
 if TYPE_CHECKING:
-    from ..estimators import LinearSVC, LinearSVR
+    from ..estimators import LinearSVC, LinearSVR, LogisticRegression
 
 FORMAT = 1
 
@@ -46,9 +46,10 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
 
     Parameters
     ----------
-    model : LinearSVC, LinearSVR, LinearSVCCV or LinearSVRCV
-        A fitted model; for the last two, their `best_estimator_` is written. A `random_state` that
-        is not an integer is lost, and the device that the arrays are on.
+    model : LinearSVC, LinearSVR, LogisticRegression, or one of these that chose its C
+        A fitted model; of a search, its `best_estimator_` is written. A `random_state` that is not
+        an integer is lost, and the device that the arrays are on. A `LinearSVC` with the logistic
+        loss is read as a `LogisticRegression`, which has probabilities.
     path : str or Path
         Where to write; by custom it ends in .npz. A link is followed.
     force : bool, default=False
@@ -56,7 +57,7 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
     """
     svc = getattr(model, "best_estimator_", model)
     coef, intercept = fitted_weights(svc)
-    estimator = "LinearSVR" if svc.loss in REGRESSION_LOSSES else "LinearSVC"
+    estimator = _estimator_of(svc)
     params = {name: getattr(svc, name) for name in _tables()[estimator]}
     if not isinstance(params["random_state"], int | np.integer):
         params["random_state"] = None
@@ -81,7 +82,7 @@ def save_model(model: Any, path: str | Path, *, force: bool = False) -> None:
     write_arrays(Path(path), arrays, force=force)
 
 
-def load_model(path: str | Path) -> LinearSVC | LinearSVR:
+def load_model(path: str | Path) -> LinearSVC | LinearSVR | LogisticRegression:
     """Read a model that `save_model` wrote, or LIBLINEAR; ValueError if it is damaged.
 
     Parameters
@@ -91,7 +92,7 @@ def load_model(path: str | Path) -> LinearSVC | LinearSVR:
 
     Returns
     -------
-    LinearSVC or LinearSVR
+    LinearSVC, LinearSVR or LogisticRegression
         A fitted model, with its dual variables, certificate and history if the file has them. The
         certificate is not recomputed, which takes the data: see `dualsweep.certify`.
     """
@@ -130,11 +131,26 @@ def read_model(path: str | Path) -> tuple[JsonObject, Attributes]:
     )
 
 
+def _estimator_of(model: Any) -> str:
+    """Return the estimator that a model is read as: that of its loss."""
+    if model.loss in REGRESSION_LOSSES:
+        return "LinearSVR"
+    probable = model.multi_class == "multinomial" or (
+        model.multi_class == "ovr" and model.loss == "logistic"
+    )
+    return "LogisticRegression" if probable else "LinearSVC"
+
+
 def _tables() -> dict[str, Mapping[str, Parameter]]:
     """Return the parameters that a file keeps, by estimator."""
-    from ..training.parameters import Classification, Regression
+    from ..training.parameters import Classification, LogisticClassification, Regression
 
-    return {"LinearSVC": parameters_of(Classification), "LinearSVR": parameters_of(Regression)}
+    kinds = {
+        "LinearSVC": Classification,
+        "LinearSVR": Regression,
+        "LogisticRegression": LogisticClassification,
+    }
+    return {name: parameters_of(kind) for name, kind in kinds.items()}
 
 
 def _parameters(header: JsonObject) -> JsonObject:
@@ -155,6 +171,8 @@ def _parameters(header: JsonObject) -> JsonObject:
         if not all(map(is_number, weights.values())):
             raise ValueError(f"class_weight is {weights!r:.100}")
         params["class_weight"] = weights
+    if estimator == "LogisticRegression":
+        params["loss"] = "logistic"
     return params
 
 

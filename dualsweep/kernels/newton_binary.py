@@ -11,7 +11,7 @@ from typing import NamedTuple
 from .._jit import generic, implements, jit, jit_sums
 from .._team import finish_part, next_part
 from .._typing import Array
-from ..losses.protocol import Loss, gap_share, proximal_dual, row_loss
+from ..losses.protocol import Loss, dual_bounds, gap_share, proximal_dual, row_loss
 from ..rows.functions import row_axpy, row_dot, row_outer
 from ..rows.layouts import CSRRows, DenseRows, Rows
 
@@ -36,6 +36,7 @@ class Phases(NamedTuple):
     anchor: Array
     b: Array  # the dual point that slacks and anchor imply
     scale: Array  # the derivative of b in the slack: 0 for rows that are not free
+    ahead: Array  # what the direction promised of b; without entries if nobody wants it
     weight: Array  # the weight of each row in the Gram matrix as it is
     picked: Array  # rows whose weight has changed
     change: Array  # per row: by how much, if it was picked
@@ -43,7 +44,7 @@ class Phases(NamedTuple):
     numbers: Array
     direction: Array
     weights: Array  # per part: the weights of its b, padded
-    sums: Array  # per part: two sums
+    sums: Array  # per part: four sums
     found: Array  # per part: how many rows it picked, and how many have a weight
     halves: Array  # per part: half of a Gram matrix
 
@@ -66,9 +67,10 @@ def newton_phases(data: Phases, team: Array, polls: int) -> int:
         members, y, cost, b = data.members[rows], data.y[rows], data.cost[rows], data.b[rows]
         if phase in (MEASURE, IMPLY):
             settled = data.numbers[SETTLED_OR_WHOLE] != 0.0
-            data.sums[part, 0], data.sums[part, 1] = imply_dual(
-                slack, along, step, anchor, settled, cost, data.loss, rho, b, data.scale[rows]
-            )
+            state = slack, along, step, anchor, settled, cost, data.loss, rho, b
+            losses, excess, beyond, cut = imply_dual(*state, data.scale[rows], data.ahead[rows])
+            data.sums[part, 0], data.sums[part, 1] = losses, excess
+            data.sums[part, 2], data.sums[part, 3] = beyond, cut
             if phase == MEASURE:
                 w = data.weights[part, : data.direction.shape[0]]
                 w[:] = 0.0
@@ -130,23 +132,33 @@ def imply_dual(
     rho: float,
     b: Array,
     scale: Array,
-) -> tuple[float, float]:
+    ahead: Array,
+) -> tuple[float, float, float, float]:
     """Take a step, ``slack += step along``, then fill in the dual point that slacks imply.
 
     That is b (`proximal_dual`), and `scale`, its derivative in the slack. If the inner problem is
-    `settled`, the old b becomes the anchor first. Returns the losses, and their excess over what b
-    proves, summed over the rows.
+    `settled`, the old b becomes the anchor first. Unless it has no entries, `ahead` becomes what
+    the old b and its derivative promise of a whole step, within its bounds. Returns the losses,
+    their excess over what b proves, that of a whole step over `ahead`, and what bounds have cut off
+    from that, summed over the rows.
     """
-    losses, excess = 0.0, 0.0
+    losses, excess, beyond, cut = 0.0, 0.0, 0.0, 0.0
+    looks = ahead.shape[0] > 0
     for t in range(slack.shape[0]):
         if settled:
             anchor[t] = b[t]
         if step != 0.0:
+            if looks:
+                lower, upper = dual_bounds(loss, cost[t])
+                promised = b[t] + scale[t] * along[t]
+                ahead[t] = min(max(promised, lower), upper)
+                cut += abs(promised - ahead[t])
+                beyond += gap_share(loss, cost[t], ahead[t], slack[t] + along[t])
             slack[t] += step * along[t]
         b[t], scale[t] = proximal_dual(loss, cost[t], slack[t] + rho * anchor[t], rho)
         losses += row_loss(loss, cost[t], slack[t])
         excess += gap_share(loss, cost[t], b[t], slack[t])
-    return losses, excess
+    return losses, excess, beyond, cut
 
 
 @jit_sums

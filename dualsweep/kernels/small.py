@@ -100,7 +100,9 @@ def newton_small(work: SmallNewton, begin: bool, n_steps: int) -> tuple[int, int
         # The step of the slacks, then b, its weights, and what they prove.
         rho, step = state[RHO], state[STEP]
         state[STEP] = 0.0
-        losses, excess = imply_dual(slack, along, step, anchor, settled, cost, loss, rho, b, scale)
+        losses, excess, _, _ = imply_dual(
+            slack, along, step, anchor, settled, cost, loss, rho, b, scale, b[:0]
+        )
         weights[:] = 0.0
         for t in range(n):
             if b[t] != 0.0:

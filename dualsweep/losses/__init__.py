@@ -1,7 +1,8 @@
 """Losses: what a row costs, as a type that kernels and devices know how to compute with.
 
-`protocol` says what a loss is, `box` has those of support vector machines. To add a loss, write a
-module like `box` and an entry below; for another `Box`, the entry is enough.
+`protocol` says what a loss is, `box` has those of support vector machines, and `logistic` that of
+logistic regression. To add a loss, write a module like these and an entry below; for another `Box`,
+the entry is enough.
 """
 
 from __future__ import annotations
@@ -12,14 +13,25 @@ from math import inf
 import numpy as np
 
 from .box import Box
+from .logistic import Logistic, log_probabilities
 from .protocol import Loss
 
-__all__ = ["LOSSES", "REGRESSION_LOSSES", "Box", "Loss", "loss_at", "loss_named"]
+__all__ = [
+    "LOSSES",
+    "REGRESSION_LOSSES",
+    "Box",
+    "Logistic",
+    "Loss",
+    "log_probabilities",
+    "loss_at",
+    "loss_named",
+]
 
 LOSSES: dict[str, Loss] = {
     "hinge": Box(lower=0.0, upper=1.0, diag=0.0),  # max(0, 1 - z)
     "squared_hinge": Box(lower=0.0, upper=inf, diag=0.5),  # max(0, 1 - z)^2
     "squared": Box(lower=-inf, upper=inf, diag=0.5),  # (1 - z)^2
+    "logistic": Logistic(),  # log(1 + exp(-z))
 }
 
 # Losses of the distance s of a prediction from its target.

@@ -80,6 +80,9 @@ class HostBackend(Backend):
         inner = [
             run.problem.gap_of_gradient(self._flat(gradient, j)) for j, run in enumerate(self.runs)
         ]
+        if self.direct_worth == 0.0:  # directions are exact
+            pairs = zip(self.slacks, inner, strict=True)
+            inner = [slacks.ahead_gap(gap) for slacks, gap in pairs]
         return Measured(gradient, np.array(inner), self._dots(penalised, w), *sums)
 
     def _dots(self, A: Array, B: Array) -> Array:

@@ -53,8 +53,12 @@ class Slacks(Protocol):
         """Return the Hessian with a preconditioner of its own, if there is one."""
         return None
 
+    def ahead_gap(self, gap: float) -> float:
+        """Return the gap that a dual point is expected to prove, where b has this one."""
+        return gap
+
     def duals(self) -> Any:
-        """Return b as dual variables of the problem."""
+        """Return b, or what proves more, as dual variables of the problem."""
 
 
 class MemorySlacks(Slacks):

@@ -11,6 +11,7 @@ from .._typing import Array, DualPoint
 from ..kernels.certificate import DRIFT, LENGTHS, SHARES, squared_length
 from ..kernels.intercept import best_intercept
 from ..rows.compensated import intercept_size
+from ..rows.functions import EPS
 from .binary import BinaryProblem
 from .result import Known, Result
 
@@ -73,7 +74,8 @@ class FreeProblem(BinaryProblem):
         super().fill_weights(alpha, w, compensated=compensated)
         w[-1] = 0.0
         scores, target = self.passes.responses(members, w), self.slack_at_zero()
-        b = best_intercept(scores, self.y[members], target, self.cost[members], self.loss)
+        rows = scores, self.y[members], target, self.cost[members]
+        b = best_intercept(*rows, self.loss, self.loss.smooth)
         w[-1] = b / self.passes.rows.bias
 
     def totals(
@@ -91,7 +93,8 @@ class FreeProblem(BinaryProblem):
         total = fsum(signed)
         if total != 0.0:
             side = signed > 0 if total > 0 else signed < 0
-            off = abs(total) / float(np.abs(signed[side]).sum())
+            # Not less than EPS^2: the logarithm of a part of the cost bends more steeply there.
+            off = max(abs(total) / float(np.abs(signed[side]).sum()), EPS * EPS)
             linear, square = self.loss.on_arrays(np).conjugate_parts(self.cost[members], a)
             # At least the error of slacks.
             error = length * np.sqrt(self.sqnorm[members]) + intercept_size(self.passes.rows, w)

@@ -20,8 +20,10 @@ import scipy.sparse as sp
 from .. import _tuning
 from .._typing import Array, Given, Matrix, Sparse
 from ..kernels.products import PRODUCT_ERROR, add_responses, add_weighted_rows
-from ..losses import LOSSES, REGRESSION_LOSSES, Box, Loss
+from ..losses import LOSSES, REGRESSION_LOSSES, Box, Logistic, Loss
+from ..losses.logistic import OF_LOSS
 from ..rows.blocks import Blocks, in_blocks
+from ..rows.functions import SMALLEST
 from .formulations import clipped, unsigned
 
 # Twice `PRODUCT_ERROR`: the other half is for the few operations on its results.
@@ -54,7 +56,7 @@ class Claim:
     y: Array  # the sign of each row; if all classes are trained at once, the number of its class
     target: Array | None  # of regression
     cost: Array
-    loss: Box
+    loss: Box | Logistic
     joint: str | None  # crammer_singer or weston_watkins
     bias: float  # 0 if there is no penalised intercept
     vectors: Vectors
@@ -78,15 +80,17 @@ def digest(X: Matrix | Blocks, labels: Array) -> str:
     return found.hexdigest()
 
 
-def provable(loss: Loss) -> Box:
+def provable(loss: Loss) -> Box | Logistic:
     """Return a loss that proofs can state; ValueError if it is another."""
     stated = [*LOSSES.values(), *REGRESSION_LOSSES.values()]
-    if not (isinstance(loss, Box) and loss._replace(kink=0.0) in stated):
-        raise ValueError(
-            f"A proof states the hinge, squared and epsilon-insensitive losses, not {loss}. "
-            "certify without proof takes all losses."
-        )
-    return loss
+    if isinstance(loss, Box) and loss._replace(kink=0.0) in stated:
+        return loss
+    if isinstance(loss, Logistic):
+        return loss
+    raise ValueError(
+        f"A proof states the hinge, squared, logistic and epsilon-insensitive losses, not {loss}. "
+        "certify without proof takes all losses."
+    )
 
 
 def binary_duals(alpha: Array, sign: Array, cost: Array, loss: Loss, free: bool) -> Array:
@@ -195,6 +199,9 @@ def _single_losses(claim: Claim, rows: slice, scores: Array) -> Array:
     rest -= sign * scores[1]
     slack += rest
     error = ERROR * (scores[2] + np.abs(rest) + np.abs(slack))
+    if isinstance(loss, Logistic):
+        u = np.nextafter(np.nextafter(slack + error, np.inf) - 1.0, np.inf)
+        return (1.0 + OF_LOSS) * np.logaddexp(0.0, u) + SMALLEST
     size = slack if loss.lower == 0.0 else np.abs(slack)
     size = np.nextafter(np.nextafter(size + error, np.inf) - loss.kink, np.inf)
     size = np.maximum(size, 0.0)
@@ -223,6 +230,8 @@ def _linear_terms(claim: Claim) -> Fraction:
     """Return a lower bound on the terms of the dual objective that need no rows."""
     rows, _, a = claim.duals
     loss, total = claim.loss, Fraction(0)
+    if isinstance(loss, Logistic):
+        return -_sum_rounded_up((-_entropies(a, claim.cost[rows])).tolist())
     if claim.target is None:
         total += Fraction(float(np.nextafter(fsum(a.tolist()), -np.inf)))
     else:
@@ -235,6 +244,18 @@ def _linear_terms(claim: Claim) -> Fraction:
         quotients = np.nextafter(np.nextafter(a * a, np.inf) / claim.cost[rows], np.inf)
         total -= _sum_rounded_up(quotients.tolist()) * Fraction(loss.diag) / 2
     return total
+
+
+def _entropies(a: Array, cost: Array) -> Array:
+    """Return lower bounds on the entropies of dual variables, times their costs.
+
+    The summands are not negative. They are of the smaller of a and ``cost - a``, which is exact.
+    """
+    small = np.minimum(a, cost - a)
+    p = small / cost
+    part = np.log1p(-p)
+    found = -small * np.log(np.where(p > 0.0, p, 1.0)) - (cost - small) * part
+    return np.maximum((1.0 - 2.0 * OF_LOSS) * found - SMALLEST * (1.0 + cost), 0.0)
 
 
 def _sums_of_duals(claim: Claim) -> list[float]:
@@ -255,7 +276,7 @@ def _half_square(sizes: Array) -> Fraction:
 
 
 def _sum_rounded_up(numbers: list[float]) -> Fraction:
-    """Return an upper bound on the sum of numbers that are not negative."""
+    """Return an upper bound on the sum of numbers, which is 0 if there are none."""
     return Fraction(float(np.nextafter(fsum(numbers), np.inf))) if numbers else Fraction(0)
 
 

@@ -213,12 +213,13 @@ class OneVersusRest(SingleVectors):
     def give(self, result: Result, w: Array, slack: Array, error: Any, cost: Array) -> None:
         """Put weights into a result whose dual variables are 0; its certificate is P alone.
 
-        Slacks are off by `error` at most. The loss is least where the slack is 0.
+        Slacks are off by `error` at most. Losses are convex: they are largest at an end.
         """
         penalised = w[:-1] if self.kind is FreeProblem else w
         primal = 0.5 * float(penalised @ penalised)
-        primal += sum_losses(np.maximum(slack + error, 0.0), cost, self.loss)
-        primal += sum_losses(np.minimum(slack - error, 0.0), cost, self.loss)
+        ends, loss = (slack - error, slack + error), self.loss.on_arrays(np)
+        below, above = (loss.losses(cost, end, loss.best_dual(cost, end)) for end in ends)
+        primal += sum_losses(np.where(above >= below, *ends[::-1]), cost, self.loss)
         primal *= 1.0 + (len(slack) + len(w) + 2 * OF_OBJECTIVE) * EPS  # sums, in any order
         result.w, result.primal, result.dual, result.gap = w, primal, 0.0, primal
         result.relative_gap = 1.0

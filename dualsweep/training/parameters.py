@@ -26,6 +26,12 @@ INTERCEPTS = {
 # Values of the constant feature whose squares and reciprocals float64 has in full precision.
 BIASES = 1e-150, 1e150
 
+# The formulations of logistic regression for more than two classes; the first is the default.
+PROBABILISTIC = [name for name in ("multinomial", "ovr") if name in FORMULATIONS]
+
+# What scikit-learn calls its solvers of logistic regression.
+PEERS = ("lbfgs", "liblinear", "newton-cg", "newton-cholesky", "sag", "saga")
+
 
 def _has(method: str) -> Callable[[object], bool]:
     """Return a test for this method, which strings do not pass."""
@@ -151,8 +157,9 @@ class OfClasses(Parameters):
     loss: str = parameter(
         "squared_hinge",
         OneOf(LOSSES),
-        text="``max(0, 1 - z)``, ``max(0, 1 - z)^2`` or ``(1 - z)^2`` of the margin z. The default "
-        'trains fastest; "hinge" minds wrong labels less; "squared" is least squares.',
+        text="``max(0, 1 - z)``, ``max(0, 1 - z)^2``, ``(1 - z)^2`` or ``log(1 + exp(-z))`` of the "
+        'margin z. The default trains fastest; "hinge" minds wrong labels less; "squared" is least '
+        'squares. "logistic" is for probabilities, see `LogisticRegression`.',
         identifies=True,
         metavar="LOSS",
         help="Loss of one-versus-rest: {choices}.",
@@ -183,6 +190,19 @@ class OfClasses(Parameters):
         metavar="WEIGHTS",
         help="Multiplies C per class: LABEL=WEIGHT pairs separated by commas (1=10,-1=2; other "
         "classes weigh 1), or balanced: all classes weigh the same in total.",
+    )
+
+
+class OfProbabilities(OfClasses, without=("loss",)):
+    """Parameters of logistic regression, whose loss is given."""
+
+    multi_class: str = parameter(
+        PROBABILISTIC[0],
+        OneOf(PROBABILISTIC),
+        text="What to train for k > 2 classes: k binary problems, one versus the rest, whose "
+        "probabilities are divided by their sum; or, where there is such a choice, one problem "
+        "over all classes.",
+        identifies=True,
     )
 
 
@@ -358,8 +378,46 @@ class Habits(Parameters):
     )
 
 
+class HabitsOfProbabilities(Habits):
+    """The same for scikit-learn's `LogisticRegression`."""
+
+    l1_ratio: float | None = parameter(
+        0.0,
+        Such("0", lambda value: value == 0),
+        None,
+        text="Without effect, as `penalty`. With another number a part of the penalty would be l1.",
+        identifies=False,
+    )
+
+
 class Classification(Cost, OfClasses, Training):
     """The parameters of `LinearSVC`, but for those without effect."""
+
+
+class Probable(OfProbabilities, Training):
+    """What logistic regression has as its defaults, as scikit-learn's has."""
+
+    solver: str = parameter(
+        "auto",
+        OneOf([*SOLVERS, *PEERS]),
+        text='"sweep" is dual coordinate descent, "newton" a second-order method with the same '
+        'certificate. "auto" starts with sweeps and leaves the rest to Newton steps where those '
+        "are expected to be cheaper: few features, badly scaled ones, large C. The names of "
+        'scikit-learn\'s solvers mean "auto" too: they are for scripts that set them.',
+        identifies=False,
+    )
+    intercept: str = parameter(
+        "free",
+        OneOf(INTERCEPTS),
+        text="Whether b is penalised, as a weight of a constant feature of value "
+        "`intercept_scaling`, or free: then P lacks its term, and shifting the features changes "
+        "no more than b. On stores, clusters and devices it has to be penalised.",
+        identifies=True,
+    )
+
+
+class LogisticClassification(Cost, Probable):
+    """The parameters of `LogisticRegression`, but for those without effect."""
 
 
 class Regression(Cost, OfTargets, Training):

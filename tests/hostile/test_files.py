@@ -250,7 +250,7 @@ def test_force_never_replaces_what_a_command_reads(folder, model, spelling):
         ["compare", "x.npz", "--plot", x],
         ["predict", "iris.npz", "x.npz", "-o", x],
         ["predict", "x.npz", "iris.npz", "-o", x],
-        ["predict", "iris.npz", "p.png", "--probabilities", "x.npz", "-o", x],
+        ["predict", "iris.npz", "p.png", "--calibrate", "x.npz", "-o", x],
         ["convert", "x.npz", x],
     ):
         result = run(*command, "--force")

@@ -41,6 +41,7 @@ MEMORY = 8 << 30  # bytes
 
 TESTS = {
     "losses/box.py": "tests/test_losses.py tests/test_kernels.py -k 'test_losses or sweep or tiny'",
+    "losses/logistic.py": "tests/test_logistic.py -k 'shares or visit or slope or arrays or tells'",
     "_random.py": "tests/test_random.py",
     "kernels/block_steps.py": (
         "tests/test_subproblems.py tests/test_multiclass.py -k 'kernels_of_block_steps or "

@@ -209,12 +209,13 @@ class BlockProblems(SeparateProblems):
 
         As in `start_from`, but without reading a row. At the solution before, with
         ``q = sum_i D_i alpha_i^2`` (0 for losses without D), a gap of 0 implies
-        ``sum alpha = D + (|w|^2 + q) / 2`` and ``q = 2 P - |w|^2``.
+        ``sum alpha = D + (|w|^2 + q) / 2`` and ``q = 2 P - |w|^2``. With these numbers, the
+        parabola has the value and the slope of the logistic loss's dual, too.
         """
         result, ratio = before.results[p], self.settings.C / before.problems.settings.C
         bounded = self.formulation.loss.bounded
         size = float(np.vdot(result.w, result.w))
-        q = 0.0 if bounded else max(2.0 * result.primal - size, 0.0)
+        q = max(2.0 * result.primal - size, 0.0) if self.formulation.loss.smooth else 0.0
         total, curvature = result.dual + 0.5 * (size + q), size + q / ratio
         scale = best_multiple(total, curvature, ratio if bounded else np.inf)
         return self.start(p, scale * before.dual_coef)
