@@ -30,7 +30,7 @@ from ..rows.passes import FEW_ENTRIES
 from ..solvers.momentum import Momentum
 from ..training import Context, Settings, train
 from ..training.claims import Claim, Duals, Vectors, bounds_of, provable
-from ..training.formulations import FORMULATIONS
+from ..training.formulations import OF_MARGINS
 from ..training.progress import on_each_compilation
 from ._command import Command
 from ._options import Json, Quiet
@@ -53,7 +53,7 @@ TWO_LOSSES = [{"loss": "hinge"}, {"loss": "squared_hinge"}]
 FREE = {"intercept": "free"}
 KINDS: dict[str, list[dict[str, Any]]] = {
     method: TWO_LOSSES if method == "ovr" else [{"loss": "hinge", "multi_class": method}]
-    for method in FORMULATIONS
+    for method in OF_MARGINS
 }
 KINDS["free intercept"] = [loss | FREE for loss in TWO_LOSSES]
 KINDS["regression"] = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -31,14 +32,19 @@ class MulticlassProblem(MemoryProblem):
     `BinaryProblem` documents the methods that it has too.
     """
 
-    joint: bool  # Crammer-Singer; else Weston-Watkins
+    joint: bool  # whether the sum of a row is bounded: Crammer-Singer; else Weston-Watkins
     n_classes: int
 
     smooth = False  # whether Newton steps need no anchor
     scale = 1.0  # what is a large slack
 
+    # The kernels of a sweep and of the sums of a certificate.
+    sweep_rows = staticmethod(sweep_multiclass)
+    certify_rows = staticmethod(certify_rows_multiclass)
+
     @cached_property
-    def data(self) -> MulticlassData:
+    def data(self) -> Any:
+        """What kernels are called with."""
         return MulticlassData(self.passes.rows, self.sqnorm, self.y, self.cost, self.joint)
 
     @property
@@ -100,7 +106,7 @@ class MulticlassProblem(MemoryProblem):
         gain = 0.0
         while True:
             visits = order, _arrays(alpha), w, grads, gains, shares
-            part, seen, done = sweep_multiclass(self.data, shrunk, *visits, *scratch)
+            part, seen, done = self.sweep_rows(self.data, shrunk, *visits, *scratch)
             gain += part
             if done == len(order):
                 return gain, seen
@@ -143,7 +149,7 @@ class MulticlassProblem(MemoryProblem):
         def certify(chunk: slice, scores: Array, totals: Array) -> None:
             firm, b = slack[chunk], np.empty(self.n_classes)
             point = beta, length, level
-            certify_rows_multiclass(data, scores, members[chunk], *point, firm, totals, b)
+            self.certify_rows(data, scores, members[chunk], *point, firm, totals, b)
 
         return self.passes.scan(members, w, certify, N_TOTALS, data.rows)
 

@@ -16,7 +16,7 @@ from .._typing import ClassWeight
 from ..losses import LOSSES, REGRESSION_LOSSES
 from ..solvers.policy import SOLVERS
 from ..solvers.schedules import SCHEDULES
-from .formulations import FORMULATIONS
+from .formulations import OF_MARGINS
 
 INTERCEPTS = {
     "penalized": "as a weight of a constant feature",
@@ -159,7 +159,7 @@ class OfClasses(Parameters):
     )
     multi_class: str = parameter(
         "ovr",
-        OneOf(FORMULATIONS),
+        OneOf(OF_MARGINS),
         text="What to train for k > 2 classes, with ``t_m = 1 - w_y.x + w_m.x`` for the classes m "
         "other than the row's own y: k binary problems, one versus the rest; or one problem over "
         "all classes, ``1/2 |W|^2 + sum_i C_i loss_i``, with the loss ``max(0, max_m t_m)`` "

@@ -112,7 +112,7 @@ class DeviceProblems(Problems):
             of_rows = self.space, codes, self.space.asarray(cost)
             self.terms: Terms
             if formulation.together:
-                self.terms = MulticlassTerms(*of_rows, k, formulation.crammer_singer)
+                self.terms = MulticlassTerms(*of_rows, k, formulation.joint)
             else:
                 positives = np.array(formulation.positives)
                 self.terms = BinaryTerms(*of_rows, positives, formulation.loss)

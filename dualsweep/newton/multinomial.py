@@ -1,0 +1,74 @@
+"""The scores of a multinomial problem: tables of rows and classes."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from .. import _tuning
+from .._typing import Array
+from ..kernels.newton_multinomial import (
+    SoftRows,
+    SoftSlacks,
+    implied_dual_multinomial,
+    slope_multinomial,
+)
+from ..problems.multinomial import MultinomialProblem
+from .multiclass import MulticlassSlacks, has_blocks
+from .slacks import slacks_of
+from .tuning import BLOCKS, SOFTMAX
+
+
+class MultinomialSlacks(MulticlassSlacks):
+    """The slacks of a multinomial problem: differences of scores to those of the own classes."""
+
+    problem: MultinomialProblem
+
+    def prepare(self) -> None:
+        self.light = max(_tuning.LIGHT_ROWS // self.n_classes, 1)
+        few = prod(self.problem.weights_shape) <= _tuning.DIRECT_WEIGHTS
+        self.tuning = SOFTMAX if few or not has_blocks(self.problem) else BLOCKS
+        self.factors, self.cg_steps = None, 0
+
+    def first_slack(self) -> Array:
+        self.n_classes = self.problem.n_classes
+        return np.zeros((len(self.members), self.n_classes))
+
+    def imply(self, part: slice, rho: float, step: float, signed: Array) -> tuple[float, float]:
+        return implied_dual_multinomial(self._rows(part), step, signed)
+
+    def slope_of(self, part: slice, rho: float, t: float) -> tuple[float, float]:
+        return slope_multinomial(self._rows(part), t, *np.empty((2, self.n_classes)))
+
+    def _rows(self, part: slice) -> SoftSlacks:  # type: ignore[override]
+        tables = self.slack, self.along, self.b
+        return SoftSlacks(*(a[part] for a in (self.y, self.cost, *tables)))
+
+    def curved_rows(self) -> SoftRows:  # type: ignore[override]
+        return SoftRows(self.members, self.cost, self.b)
+
+    def diagonal(self, rho: float) -> Array:
+        return self.b * (1.0 - self.b / self.cost[:, None])
+
+    def hessian(self, rho: float, exact: bool) -> tuple[Array | None, float]:
+        """Return the Hessian by Gram matrices of pairs of classes."""
+        k, d = self.n_classes, self.passes.n_weights
+        out = np.zeros((d, k, d, k))
+        for a in range(k):
+            for c in range(a + 1):
+                half, moved = np.zeros((d, d)), -self.b[:, a] * (self.b[:, c] / self.cost)
+                scale = moved + self.b[:, a] if a == c else moved
+                if not self.passes.add_gram(self.members, scale, half, self.stop, exact):
+                    return None, 1.0
+                half += np.tril(half, -1).T
+                out[:, a, :, c] = out[:, c, :, a] = half
+        return out.reshape(d * k, d * k), 1.0
+
+    def duals(self) -> Array:
+        b = self.b.copy()
+        b[np.arange(len(b)), self.y] = 0.0
+        return self.problem.feasible(self.problem.alpha_of(b))
+
+
+slacks_of.register(MultinomialProblem, MultinomialSlacks)
