@@ -42,9 +42,9 @@ OF_ENTROPY = 40.0
 # levels: from below they grow towards the solution, at a quadratic rate in the end.
 SUM_TO_ONE, MOST_LEVELS = 1e-9, 40
 
-# Logarithms of probabilities may change by this much at a time before they are solved for afresh.
-# The error of a step grows with the fourth power.
-NEAR = 0.5
+# A probability is solved for from a neighbour where ``log p + q p`` changes by at most this. The
+# error is a seventieth of its fourth power: it vanishes as sweeps converge.
+NEAR = 0.1
 
 
 class MultinomialData(NamedTuple):
@@ -111,21 +111,21 @@ def _root(v: float, log_q: float, q: float) -> float:
 
 
 @jit
-def block_step(u: Array, q: float, level: float, p: Array) -> None:
+def block_step(t: Array, old: Array, lead: Array, q: float, level: float, p: Array) -> None:
     """Fill p with the probabilities that solve the problem of a row.
 
-        max_p  u.p - q/2 |p|^2 - sum_m p_m log p_m,    p >= 0,  sum_m p_m = 1
+        max_p  (t + q old).p - q/2 |p|^2 - sum_m p_m log p_m,    p >= 0,  sum_m p_m = 1
 
-    ``q = C_i |x_i|^2`` and ``u_m = t_m + q p_m`` with the p before. The solution has
-    ``log p_m + q p_m = u_m - level`` for one level. The sum of the p of a level is a convex,
-    decreasing function of it: Newton steps lead below the root, then up to it. The given level is
-    the first guess.
+    ``q = C_i |x_i|^2``, `old` are the probabilities before, and ``lead = t - log(old)``. The
+    solution has ``log p_m + q p_m = t_m + q old_m - level`` for one level. The sum of the p of a
+    level is a convex, decreasing function of it: Newton steps lead below the root, then up to it.
+    The given level is the first guess.
     """
-    k = u.shape[0]
+    k = t.shape[0]
     log_q = np.log(q) if q > 0.0 else 0.0
-    least = u[0]
-    for m in range(1, k):
-        least = max(least, u[m])
+    least = -np.inf
+    for m in range(k):
+        least = max(least, t[m] + q * old[m])
     least -= q  # there the largest p is 1
     level = max(level, least)
     change = np.inf
@@ -135,7 +135,10 @@ def block_step(u: Array, q: float, level: float, p: Array) -> None:
                 p[m] = _improved(p[m], q, -change)
         else:
             for m in range(k):
-                p[m] = _root(u[m] - level, log_q, q)
+                if abs(lead[m] - level) <= NEAR:
+                    p[m] = _improved(old[m], q, lead[m] - level)
+                else:
+                    p[m] = _root(t[m] + q * old[m] - level, log_q, q)
         total, slope = _sums_of(p, q)
         if not abs(total - 1.0) > SUM_TO_ONE:
             break
@@ -176,7 +179,7 @@ def sweep_multinomial(
     """
     rows, sqnorm, y, cost = data
     n, k = order.shape[0], W.shape[1]
-    scores, p, old, u = scratch[0], scratch[1], scratch[2], scratch[3]
+    scores, p, old, lead = scratch[0], scratch[1], scratch[2], scratch[3]
     step, more = scratch[4], scratch[5]
     total_gain = 0.0
     for m in range(k):
@@ -204,16 +207,15 @@ def sweep_multinomial(
             old[m] = beta[i, m] / upper
             own -= old[m]
         old[label] = max(own, 0.0)
-        share, level, apart = 0.0, 0.0, 0.0
+        level, apart = 0.0, 0.0
         for m in range(k):
+            lead[m] = np.inf
             if old[m] > 0.0:
-                part = old[m] * (np.log(old[m]) - scores[m])
-                share += part
-                level -= part
+                lead[m] = scores[m] - np.log(old[m])
+                level += old[m] * lead[m]
             apart += abs(old[m] - p[m])
-            u[m] = scores[m] + q * old[m]
-        shares[i] = upper * max(share + loss, 0.0)
-        block_step(u, q, level, p)
+        shares[i] = upper * max(loss - level, 0.0)
+        block_step(scores, old, lead, q, level, p)
         moved, gain, change = False, 0.0, 0.0
         new_total = 0.0
         for m in range(k):

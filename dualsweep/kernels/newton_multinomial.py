@@ -40,9 +40,7 @@ class SoftRows(NamedTuple):
 
 
 @jit
-def implied_dual_multinomial(
-    rows: SoftSlacks, step: float, signed: Array
-) -> tuple[float, float]:
+def implied_dual_multinomial(rows: SoftSlacks, step: float, signed: Array) -> tuple[float, float]:
     """Take a step, ``slack += step along``, then fill in b.
 
     Fills `signed` with the coefficients of the rows in the weights of each class. Returns the sums

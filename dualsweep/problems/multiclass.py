@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -39,8 +40,8 @@ class MulticlassProblem(MemoryProblem):
     scale = 1.0  # what is a large slack
 
     # The kernels of a sweep and of the sums of a certificate.
-    sweep_rows = staticmethod(sweep_multiclass)
-    certify_rows = staticmethod(certify_rows_multiclass)
+    sweep_rows: ClassVar[Callable[..., tuple[float, float, int]]] = staticmethod(sweep_multiclass)
+    certify_rows: ClassVar[Callable[..., None]] = staticmethod(certify_rows_multiclass)
 
     @cached_property
     def data(self) -> Any:

@@ -20,9 +20,9 @@ from ..rows.functions import EPS
 from .multiclass import MulticlassProblem
 from .result import Known, Result
 
-# Multiples of a solution that are tried as a start for other costs: powers of the largest that is
-# feasible, which is about the ratio of the costs.
-POWERS, LARGEST = (0.0, 0.25, 0.5, 0.75, 1.0), 1e6
+# A solution for other costs is multiplied by the largest number that is feasible, or that times a
+# power of MULTIPLE, whichever is best.
+LARGEST, MULTIPLE, MOST_MULTIPLES = 1e6, 0.7, 50
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class MultinomialProblem(MulticlassProblem):
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def rescaled(self, result: Result, seen: Array) -> tuple[Array, Known | None]:
-        """Return a multiple of a solution for other costs: the best of a few."""
+        """Return a multiple of a solution for other costs: the best of some."""
         alpha, members = result.alpha, self.candidates
         sums, size = alpha[members].sum(axis=1), float(np.vdot(result.w, result.w))
         room = float(np.min(self.cost[members] / sums, initial=LARGEST))
@@ -74,8 +74,13 @@ class MultinomialProblem(MulticlassProblem):
         def dual(s: float) -> float:
             return entropies(alpha, members, self.y, self.cost, s) - 0.5 * s * s * size
 
-        best = max((room**power for power in POWERS), key=dual)
-        return self.feasible(best * alpha), None
+        best = dual(room)
+        for _ in range(MOST_MULTIPLES):  # the objective is concave
+            next_best = dual(MULTIPLE * room)
+            if not next_best > best:
+                break
+            best, room = next_best, MULTIPLE * room
+        return self.feasible(room * alpha), None
 
     def feasible(self, alpha: Array) -> Array:
         """Scale rows down whose sum exceeds their cost, in place."""
