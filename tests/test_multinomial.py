@@ -10,10 +10,13 @@ from local_partitions import LocalPartitions
 from naive import NaiveMultinomial, augment, certified, library_multinomial
 from scipy.optimize import check_grad, minimize
 from scipy.special import entr, logsumexp, softmax
+from sklearn import config_context
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression
 
+from dualsweep._host import to_host
 from dualsweep.datasets import make_text_like
+from dualsweep.estimators._device import _compat, space_of
 from dualsweep.io import write_store
 from dualsweep.kernels.multinomial import block_step, entropies
 from dualsweep.kernels.newton_multinomial import SoftRows
@@ -22,6 +25,8 @@ from dualsweep.newton.slacks import slacks_of
 from dualsweep.newton.tuning import BLOCKS
 from dualsweep.placements import training_data
 from dualsweep.placements.cluster.partitions import PartitionedProblem
+from dualsweep.placements.device.arrays import Space
+from dualsweep.placements.device.data import OnDevice
 from dualsweep.problems.run import PointRun
 from dualsweep.solvers.schedules import SCHEDULES
 from dualsweep.solvers.solve import Start, solve, start_from
@@ -486,3 +491,75 @@ def test_partitions_prove_the_same_optimum(solver):
     there = solve(problem, tol=1e-9, solver="newton")
     assert result.dual <= there.primal
     assert there.dual <= result.primal <= there.primal * (1 + 1.1e-5)
+
+
+def on_device(X, space):
+    return OnDevice(X if sp.issparse(X) else space.xp.asarray(X), space, False)
+
+
+@pytest.fixture(params=["numpy", "strict"])
+def space(request, monkeypatch):
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    if request.param == "numpy":
+        return Space(_compat().array_namespace(np.empty(1)), "cpu")
+    strict = pytest.importorskip("array_api_strict")
+    with config_context(array_api_dispatch=True):
+        return space_of(strict.asarray([[1.0]]))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("k", [2, 5])
+@pytest.mark.parametrize("C", [0.1, 100.0])
+def test_devices_train_the_same_model(tuned, space, dtype, k, C):
+    """Several classes in several parts, rows of weight 0 among them."""
+    tuned(HOST_SLICE=2000)
+    X, y = load_digits(return_X_y=True)
+    X, y = (X[y < k][:300] / 16).astype(dtype), y[y < k][:300]
+    weight = np.random.default_rng(0).choice([0.0, 0.5, 1.0, 3.0], len(y))
+    tol = 1e-3 if dtype == np.float32 else 1e-8
+    params = {"C": C, "tol": tol, "solver": "newton"}
+    model, host = fit(on_device(X, space), y, weight, **params), fit(X, y, weight, **params)
+    assert model.converged
+    assert model.relative_gap <= tol
+    coef, intercept, duals = (to_host(a) for a in (model.coef, model.intercept, model.dual_coef))
+    if k == 2:
+        coef, intercept = (np.concatenate([-0.5 * a, 0.5 * a]) for a in (coef, intercept))
+        duals = np.concatenate([-0.5 * duals, 0.5 * duals])
+    used, W = weight > 0, np.column_stack([coef, intercept]).T
+    assert not duals[:, ~used].any()
+    oracle = NaiveMultinomial(X[used], y[used], C * weight[used], 1.0, k)
+    beta = -duals.T[used].astype(np.float64)
+    beta[oracle.places] = 0.0
+    assert (beta >= 0).all()
+    assert (beta.sum(axis=1) <= oracle.cost * (1 + 1e-14)).all()
+    assert model.primal_objective == pytest.approx(oracle.primal(W), rel=1e-9)
+    assert model.dual_objective == pytest.approx(oracle.dual(beta), rel=1e-9)
+    primal, dual = exact(oracle, beta, W)
+    assert primal <= Decimal(model.primal_objective)
+    assert dual >= Decimal(model.dual_objective)
+    assert primal - dual <= Decimal(model.dual_gap)
+    assert model.dual_objective <= host.primal_objective
+    assert host.dual_objective <= model.primal_objective
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_devices_take_sparse_rows_starts_and_limits_of_memory(tuned, sparse):
+    tuned(HOST_SLICE=2000)
+    space = Space(_compat().array_namespace(np.empty(1)), "cpu")
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:400] / 16, y[:400]
+    given = on_device(sp.csr_array(X) if sparse else X, space)
+    for memory_limit in (None, 20_000):
+        params = {"solver": "newton", "memory_limit": memory_limit}
+        cold = fit(given, y, tol=1e-9, **params)
+        assert cold.converged
+        assert cold.primal_objective == pytest.approx(
+            fit(X, y, tol=1e-9, solver="newton").primal_objective, rel=2e-9
+        )
+        again = fit(given, y, tol=1e-6, duals=cold.dual_coef, **params)
+        assert again.n_iter == 0
+        for C in (2.0, 0.5):
+            near = fit(given, y, C=C, tol=1e-6, duals=cold.dual_coef, **params)
+            assert near.converged
+            assert near.n_iter <= fit(given, y, C=C, tol=1e-6, **params).n_iter + (C < 1.0)
+            assert near.history["gap"][0] < (0.1 if C > 1 else 0.8) * C * 400 * np.log(10)

@@ -231,6 +231,7 @@ class AllAtOnce(Formulation):
     """One problem over all classes: Crammer-Singer or Weston-Watkins."""
 
     together = True
+    soft = False  # whether losses are those of logistic regression
     kind: type[MulticlassProblem] = MulticlassProblem
 
     def __init__(self, settings: Settings, classes: Any, class_weight: ClassWeight) -> None:
@@ -296,6 +297,7 @@ class AllAtOnce(Formulation):
 class Multinomial(AllAtOnce):
     """One problem over all classes: multinomial logistic regression."""
 
+    soft = True
     kind = MultinomialProblem
 
     def primal_at_zero(self, costs: Array) -> float:
