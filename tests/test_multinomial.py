@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from local_partitions import LocalPartitions
-from naive import NaiveMultinomial, augment, certified, library_multinomial
+from naive import NaiveMultinomial, augment, certified, library_multinomial, passes_of
 from scipy.optimize import check_grad, minimize
 from scipy.special import entr, logsumexp, softmax
 from sklearn import config_context
@@ -18,7 +18,7 @@ from dualsweep._host import to_host
 from dualsweep.datasets import make_text_like
 from dualsweep.estimators._device import _compat, space_of
 from dualsweep.io import write_store
-from dualsweep.kernels.multinomial import block_step, entropies
+from dualsweep.kernels.multinomial import block_step, entropies, intercept_sums
 from dualsweep.kernels.newton_multinomial import SoftRows
 from dualsweep.newton.multiclass import BlockHessian
 from dualsweep.newton.slacks import slacks_of
@@ -27,6 +27,7 @@ from dualsweep.placements import training_data
 from dualsweep.placements.cluster.partitions import PartitionedProblem
 from dualsweep.placements.device.arrays import Space
 from dualsweep.placements.device.data import OnDevice
+from dualsweep.problems.multinomial import FreeMultinomialProblem
 from dualsweep.problems.run import PointRun
 from dualsweep.solvers.schedules import SCHEDULES
 from dualsweep.solvers.solve import Start, solve, start_from
@@ -563,3 +564,163 @@ def test_devices_take_sparse_rows_starts_and_limits_of_memory(tuned, sparse):
             assert near.converged
             assert near.n_iter <= fit(given, y, C=C, tol=1e-6, **params).n_iter + (C < 1.0)
             assert near.history["gap"][0] < (0.1 if C > 1 else 0.8) * C * 400 * np.log(10)
+
+
+def new_free(X, y, cost):
+    passes, codes = passes_of(X, 1.0), np.asarray(y, np.int64)
+    given = passes, passes.sqnorms(), codes, np.broadcast_to(cost, len(y)).astype(float)
+    return FreeMultinomialProblem(*given, True, int(codes.max()) + 1)
+
+
+def exact_free(X, y, cost, beta, W):
+    """Primal and dual with fifty digits; dual points are mixed until their sums are 0 exactly."""
+    getcontext().prec = 50
+    number = np.vectorize(lambda x: Decimal(float(x)), otypes=[object])
+    Z, V, b, C = map(number, (augment(X, 1.0), W, beta, cost))
+    k, n, zero = b.shape[1], len(b), Decimal(0)
+    own = np.array([[Decimal(int(y[i] == m)) for m in range(k)] for i in range(n)])
+    p = b / C[:, None]
+    for i in range(n):
+        p[i, y[i]] = zero
+        assert sum(p[i]) <= 1 + Decimal("1e-14")
+        p[i] = p[i] / max(sum(p[i]), Decimal(1))
+        p[i, y[i]] = max(1 - sum(p[i]), zero)
+    sums, mass = (C[:, None] * (own - p)).sum(axis=0), (C[:, None] * own).sum(axis=0)
+    ratio = max(*(-s / m for s, m in zip(sums, mass, strict=True)), zero)
+    theta = ratio / (1 + ratio)
+    assert theta < Decimal("1e-13")
+    if theta > 0:
+        p = (1 - theta) * p + theta * (mass + (1 - theta) / theta * sums) / mass.sum()
+    signed = C[:, None] * (own - p)
+    assert max(abs(x) for x in signed.sum(axis=0)) < Decimal("1e-35") * max(C)
+    assert p.min() > Decimal("-1e-40")
+    w, losses = V[:-1], zero
+    for z, label, c in zip(Z, y, C, strict=True):
+        scores = z @ V
+        top = max(scores)
+        losses += c * (top - scores[label] + sum((s - top).exp() for s in scores).ln())
+    entropy = sum(
+        -c * sum(x * x.ln() for x in row if x > Decimal("1e-45"))
+        for c, row in zip(C, p, strict=True)
+    )
+    of_p = Z[:, :-1].T @ signed
+    return (w * w).sum() / 2 + losses, entropy - (of_p * of_p).sum() / 2
+
+
+@pytest.mark.parametrize("solver", ["auto", *SOLVERS])
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_digits])
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+def test_free_intercepts_agree_with_those_of_scikit_learn(solver, load, C):
+    X, y = load(return_X_y=True)
+    X = X / np.abs(X).max(axis=0).clip(1e-3)
+    tol = 1e-6 if solver == "sweep" else 1e-10
+    model = fit(X, y, C=C, tol=tol, solver=solver, intercept="free", max_iter=20_000)
+    assert model.converged
+    peer = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-10, max_iter=1000).fit(X, y)
+    scores = X @ model.coef.T + model.intercept
+    losses = logsumexp(scores, axis=1) - scores[np.arange(len(y)), y]
+    value = (model.coef**2).sum() / 2 + C * losses.sum()
+    assert model.primal_objective == pytest.approx(value, rel=1e-11)
+    scores = X @ peer.coef_.T + peer.intercept_
+    losses = logsumexp(scores, axis=1) - scores[np.arange(len(y)), y]
+    theirs = (peer.coef_**2).sum() / 2 + C * losses.sum()
+    assert model.dual_objective <= theirs * (1 + 1e-13)
+    assert theirs <= model.primal_objective * (1 + 1e-9)
+    assert np.linalg.norm(model.coef - peer.coef_) <= np.sqrt(2 * model.dual_gap) + 1e-3
+    if solver != "sweep":
+        away = peer.intercept_ - peer.intercept_.mean()
+        np.testing.assert_allclose(model.intercept, away, atol=1e-4 * max(C, 1.0))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
+def test_certificates_of_free_intercepts_are_bounds_in_exact_arithmetic(solver, C):
+    """Classes of very different size and weight, features far from 0."""
+    rng = np.random.default_rng(0)
+    y = rng.choice(4, 60, p=[0.6, 0.3, 0.05, 0.05])
+    y[:4] = np.arange(4)
+    X = 3.0 + rng.normal(size=(60, 3)) + rng.normal(size=(4, 3))[y]
+    cost = C * np.array([1.0, 1e-3, 10.0, 1.0])[y] * rng.choice([1.0, 2.0], 60)
+    problem = new_free(X, y, cost)
+    tol = 1e-5 if solver == "sweep" else 1e-9
+    result = solve(problem, tol=tol, solver=solver, max_iter=30_000)
+    assert result.converged
+    primal, dual = exact_free(X, y, cost, result.alpha, result.w)
+    assert primal <= Decimal(result.primal)
+    assert dual >= Decimal(result.dual)
+    assert primal - dual <= Decimal(result.gap)
+    assert result.gap <= float(primal - dual) + 1e-10 * result.primal
+    rough = PointRun(problem, alpha=random_duals(NaiveMultinomial(X, y, cost, 1.0), rng))
+    primal, dual = exact_free(X, y, cost, rough.alpha, rough.w)
+    assert primal <= Decimal(rough.primal)
+    assert primal - dual <= Decimal(rough.gap)
+    assert rough.gap <= float(primal - dual) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0, 30.0, 1e4])
+def test_the_best_intercepts(tuned, spread):
+    rng = np.random.default_rng(0)
+    y = rng.choice(5, 200, p=[0.6, 0.3, 0.05, 0.04, 0.01])
+    y[:5] = np.arange(5)
+    problem = new_free(rng.normal(size=(200, 2)), y, rng.uniform(0.1, 10.0, 200))
+    scores = spread * rng.normal(size=(200, 5)) + spread * rng.normal(size=5)
+    for start in (np.zeros(5), np.array([np.nan, 0, 0, 0, 0]), 30.0 * rng.normal(size=5)):
+        b = problem.best_intercepts(scores, start)
+        assert abs(b.sum()) <= 1e-9 * np.abs(b).max()
+        descent, q = np.zeros(5), np.empty((200, 5))
+        losses = intercept_sums(scores, b, y, problem.cost, q, descent)
+        p = softmax(scores + b, axis=1)
+        np.testing.assert_allclose(q, p, atol=1e-9)
+        own = logsumexp(scores + b, axis=1) - (scores + b)[np.arange(200), y]
+        assert losses == pytest.approx(problem.cost @ own, rel=1e-9)
+        expected = problem.cost @ (np.eye(5)[y] - p)
+        np.testing.assert_allclose(descent, expected, atol=1e-6 * problem.cost.sum())
+        if spread < 100.0:
+            assert np.abs(descent).max() <= 1e-5 * problem.cost.sum()
+
+
+@pytest.mark.parametrize("layout", ["csr", "dense"])
+def test_newton_steps_of_free_intercepts_do_not_penalise_them(tuned, layout):
+    """By factors, by conjugate gradients, and by these with blocks of classes."""
+    X, y = load_digits(return_X_y=True)
+    X = X[:600] / 16
+    given = sp.csr_array(X) if layout == "csr" else X
+    found = []
+    for constants in ({}, {"DIRECT_WEIGHTS": 10}, {"DIRECT_WEIGHTS": 100}):
+        tuned(**constants)
+        model = fit(given, y[:600], C=1.0, tol=1e-9, solver="newton", intercept="free")
+        assert model.converged
+        assert model.n_iter <= 12
+        found.append(np.column_stack([model.coef, model.intercept]))
+    for each in found[1:]:
+        np.testing.assert_allclose(each, found[0], atol=2e-3)
+
+
+def test_free_intercepts_of_two_classes_and_weights():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[y < 2] / 16, y[y < 2]
+    weight = np.random.default_rng(0).choice([0.0, 1.0, 3.0], len(y))
+    model = fit(X, y, weight, C=0.3, tol=1e-9, intercept="free", class_weight="balanced")
+    peer = LogisticRegression(C=0.6, solver="newton-cholesky", tol=1e-10, class_weight="balanced")
+    peer.fit(X, y, weight)
+    assert model.converged
+    np.testing.assert_allclose(model.coef, peer.coef_, atol=1e-3)
+    np.testing.assert_allclose(model.intercept, peer.intercept_, atol=1e-3)
+    np.testing.assert_allclose(model.dual_coef.sum(axis=1), 0.0, atol=1e-12)
+
+
+def test_warm_starts_of_free_intercepts():
+    X, y = make_text_like(600, 3000, mean_length=12, n_classes=5, random_state=1, dtype=np.float64)
+    params = {"intercept": "free", "tol": 1e-4, "max_iter": 5000}
+    cold = fit(X, y, C=0.5, **params)
+    again = fit(X, y, C=0.5, duals=cold.dual_coef, **params)
+    assert again.n_iter == 0
+    for C in (5.0, 0.05):
+        there, near = fit(X, y, C=C, **params), fit(X, y, C=C, before=cold, **params)
+        assert near.converged
+        assert near.dual_objective <= there.primal_objective
+        assert there.dual_objective <= near.primal_objective
+    for solver in ("sweep", "newton"):
+        moved = fit(X, y, C=0.5, solver=solver, **params)
+        assert moved.dual_objective <= cold.primal_objective
+        assert cold.dual_objective <= moved.primal_objective

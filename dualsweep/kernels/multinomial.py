@@ -54,6 +54,7 @@ class MultinomialData(NamedTuple):
     sqnorm: Array
     y: Array
     cost: Array
+    offset: Array  # of each class, which scores have besides
 
 
 @jit_inline
@@ -76,11 +77,11 @@ def softmax(t: Array, label: int, q: Array) -> float:
 
 
 @jit_inline
-def differences(t: Array, label: int) -> None:
-    """Turn scores into their differences to that of the label."""
-    own = t[label]
+def differences(t: Array, offset: Array, label: int) -> None:
+    """Turn scores into their differences to that of the label, offsets included."""
+    own = t[label] + offset[label]
     for m in range(t.shape[0]):
-        t[m] -= own
+        t[m] = (t[m] + offset[m]) - own
     t[label] = 0.0
 
 
@@ -177,7 +178,7 @@ def sweep_multinomial(
     As `sweep_multiclass` does; `shrunk` means nothing here, since no dual variable is at a bound.
     ``grads[r]`` is how far the row's probabilities were from those of its scores, summed up.
     """
-    rows, sqnorm, y, cost = data
+    rows, sqnorm, y, cost, offset = data
     n, k = order.shape[0], W.shape[1]
     scores, p, old, lead = scratch[0], scratch[1], scratch[2], scratch[3]
     step, more = scratch[4], scratch[5]
@@ -200,7 +201,7 @@ def sweep_multinomial(
         label, upper = y[i], cost[i]
         q = sqnorm[i] * upper
         row_scores(rows, i, W, scores)
-        differences(scores, label)
+        differences(scores, offset, label)
         loss = softmax(scores, label, p)
         own = 1.0
         for m in range(k):
@@ -273,7 +274,7 @@ def certify_rows_multinomial(
     - x is the rounded sum: relative to it, off by EPS for each class (`OF_ENTROPY`). Where it is
       above 1, the nearest feasible point is p scaled down.
     """
-    rows, sqnorm, y, cost = data
+    rows, sqnorm, y, cost, offset = data
     losses, low, spread, shares, seen = 0.0, 0.0, 0.0, 0.0, 0.0
     lengths, drift = 0.0, 0.0
     k = scores.shape[1]
@@ -281,7 +282,7 @@ def certify_rows_multinomial(
     for r in range(members.shape[0]):
         i = members[r]
         t, label = scores[r], y[i]
-        differences(t, label)
+        differences(t, offset, label)
         firm[r] = 0.0
         norm = row_norm(rows, i, sqnorm)
         reach = SQRT_2 * length * norm + 2.0 * level
@@ -337,3 +338,53 @@ def entropies(beta: Array, members: Array, y: Array, cost: Array, scale: float) 
             product += own * np.log(own)
         out -= cost[i] * product
     return out
+
+
+@jit
+def intercept_sums(
+    scores: Array, b: Array, y: Array, cost: Array, q: Array, descent: Array
+) -> float:
+    """Return the losses of rows with intercepts b, and fill in their probabilities q.
+
+    Adds to `descent` how fast losses fall as each intercept grows.
+    """
+    losses = 0.0
+    for r in range(scores.shape[0]):
+        label = y[r]
+        own = scores[r, label] + b[label]
+        t = q[r]
+        top = label
+        for m in range(b.shape[0]):
+            t[m] = (scores[r, m] + b[m]) - own if m != label else 0.0
+            top = m if t[m] > t[top] else top
+        highest, rest = t[top], 0.0
+        for m in range(b.shape[0]):
+            t[m] = np.exp(t[m] - highest)
+            rest += t[m] if m != top else 0.0
+        losses += cost[r] * (highest + np.log1p(rest))
+        for m in range(b.shape[0]):
+            t[m] /= 1.0 + rest
+            descent[m] -= cost[r] * t[m]
+        descent[label] += cost[r]
+    return losses
+
+
+@jit
+def class_sums(beta: Array, members: Array, y: Array, high: Array, low: Array) -> float:
+    """Fill in the sums of the signed dual variables of each class, and what these round off.
+
+    Returns the sum of the sizes of all summands.
+    """
+    size = 0.0
+    for r in range(members.shape[0]):
+        i = members[r]
+        label = y[i]
+        for m in range(high.shape[0]):
+            b = beta[i, m]
+            if b != 0.0:
+                high[m], lost = two_sum(high[m], -b)
+                low[m] += lost
+                high[label], lost = two_sum(high[label], b)
+                low[label] += lost
+                size += 2.0 * b
+    return size

@@ -8,14 +8,16 @@ import numpy as np
 
 from .. import _tuning
 from .._typing import Array
+from ..kernels.multinomial import intercept_sums
 from ..kernels.newton_multinomial import (
     SoftRows,
     SoftSlacks,
     implied_dual_multinomial,
     slope_multinomial,
 )
-from ..problems.multinomial import MultinomialProblem
-from .multiclass import MulticlassSlacks, has_blocks
+from ..problems.multinomial import FreeMultinomialProblem, MultinomialProblem
+from .backend import Hessian
+from .multiclass import BlockHessian, MulticlassSlacks, has_blocks
 from .slacks import slacks_of
 from .tuning import BLOCKS, SOFTMAX
 
@@ -32,8 +34,8 @@ class MultinomialSlacks(MulticlassSlacks):
         self.factors, self.cg_steps = None, 0
 
     def first_slack(self) -> Array:
-        self.n_classes = self.problem.n_classes
-        return np.zeros((len(self.members), self.n_classes))
+        self.n_classes, offset = self.problem.n_classes, self.problem.data.offset
+        return offset - offset[self.y][:, None]  # type: ignore[no-any-return]
 
     def imply(self, part: slice, rho: float, step: float, signed: Array) -> tuple[float, float]:
         return implied_dual_multinomial(self._rows(part), step, signed)
@@ -65,10 +67,52 @@ class MultinomialSlacks(MulticlassSlacks):
                 out[:, a, :, c] = out[:, c, :, a] = half
         return out.reshape(d * k, d * k), 1.0
 
+    def best_duals(self) -> Array:
+        """Return dual variables that fit the slacks, those of the own classes included."""
+        return self.b.copy()
+
     def duals(self) -> Array:
-        b = self.b.copy()
+        b = self.best_duals()
         b[np.arange(len(b)), self.y] = 0.0
         return self.problem.feasible(self.problem.alpha_of(b))
 
 
+class FreeMultinomialSlacks(MultinomialSlacks):
+    """The slacks of a problem with free intercepts.
+
+    Adding the same number to all intercepts changes nothing. The Hessian is singular along that; no
+    gradient leads there.
+    """
+
+    problem: FreeMultinomialProblem
+
+    def hessian(self, rho: float, exact: bool) -> tuple[Array | None, float]:
+        matrix, scale = super().hessian(rho, exact)
+        if matrix is not None:
+            last = matrix[-self.n_classes :, -self.n_classes :]
+            last += max(float(last.diagonal().mean()), 1.0)
+        return matrix, scale
+
+    def preconditioned(self, rho: float) -> Hessian | None:
+        hessian = super().preconditioned(rho)
+        return None if hessian is None else FreeBlockHessian(self, rho)
+
+    def best_duals(self) -> Array:
+        """Return those of the best intercepts: their constraint holds but for rounding."""
+        b, shift = np.empty_like(self.b), np.zeros(self.n_classes)
+        shift = self.problem.best_intercepts(self.slack, shift)
+        intercept_sums(self.slack, shift, self.y, self.cost, b, np.zeros(self.n_classes))
+        return b * self.cost[:, None]
+
+
+class FreeBlockHessian(BlockHessian):
+    """The same without the ridge of the intercepts."""
+
+    def product(self, p: Array) -> Array:
+        product = super().product(p)
+        product[-1] -= p[-1]
+        return product
+
+
 slacks_of.register(MultinomialProblem, MultinomialSlacks)
+slacks_of.register(FreeMultinomialProblem, FreeMultinomialSlacks)

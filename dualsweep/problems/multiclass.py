@@ -144,7 +144,7 @@ class MulticlassProblem(MemoryProblem):
         self, alpha: DualPoint, w: Array, length: float, slack: Array, *, compensated: bool = False
     ) -> Array:
         beta, rows, members = _arrays(alpha), self.passes.rows, self.candidates
-        level = intercept_size(rows, w)
+        level = self.level(w)
         data = self.data._replace(rows=compensated_rows(rows, w)) if compensated else self.data
 
         def certify(chunk: slice, scores: Array, totals: Array) -> None:
@@ -153,6 +153,10 @@ class MulticlassProblem(MemoryProblem):
             self.certify_rows(data, scores, members[chunk], *point, firm, totals, b)
 
         return self.passes.scan(members, w, certify, N_TOTALS, data.rows)
+
+    def level(self, w: Array) -> float:
+        """Return the size of the largest intercept."""
+        return intercept_size(self.passes.rows, w)
 
     def settled(self, alpha: DualPoint, slack: Array, radius: float) -> Array:
         # A difference of two scores is at most ``sqrt(2) radius |x_i|`` from that of the optimum.

@@ -25,7 +25,7 @@ from ..problems.binary import BinaryProblem
 from ..problems.free import FreeProblem
 from ..problems.labels import class_codes, row_costs
 from ..problems.multiclass import MulticlassProblem
-from ..problems.multinomial import MultinomialProblem
+from ..problems.multinomial import FreeMultinomialProblem, MultinomialProblem
 from ..problems.result import Result
 from ..rows.functions import EPS
 
@@ -236,7 +236,7 @@ class AllAtOnce(Formulation):
 
     def __init__(self, settings: Settings, classes: Any, class_weight: ClassWeight) -> None:
         super().__init__(settings, classes, class_weight)
-        if settings.free_intercept:
+        if settings.free_intercept and not self.soft:
             raise ValueError(
                 f"intercept='free' is not available with multi_class={settings.multi_class!r}. Use "
                 "multi_class='ovr', or intercept='penalized'."
@@ -298,7 +298,10 @@ class Multinomial(AllAtOnce):
     """One problem over all classes: multinomial logistic regression."""
 
     soft = True
-    kind = MultinomialProblem
+
+    def __init__(self, settings: Settings, classes: Any, class_weight: ClassWeight) -> None:
+        super().__init__(settings, classes, class_weight)
+        self.kind = FreeMultinomialProblem if settings.free_intercept else MultinomialProblem
 
     def primal_at_zero(self, costs: Array) -> float:
         return float(costs.sum()) * log(len(self.classes)) * (1.0 + OF_OBJECTIVE * EPS)
