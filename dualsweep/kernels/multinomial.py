@@ -27,6 +27,7 @@ from ..rows.layouts import AnyRows
 from ..rows.many_classes import row_add_few, row_scores
 from .binary import HEAD_AHEAD, ROW_AHEAD, TINY, total
 from .certificate import add_totals, row_norm
+from .elementary import quick_exp, quick_log
 from .multiclass import OF_VIOLATION, SQRT_2
 
 # Errors in EPS, beside one for each class, of a loss, a probability or a share, relative to the
@@ -46,6 +47,8 @@ SUM_TO_ONE, MOST_LEVELS = 1e-9, 40
 # error is a seventieth of its fourth power: it vanishes as sweeps converge.
 NEAR = 0.1
 
+UNUSED = 1e300  # in place of the lead of a probability that is 0
+
 
 class MultinomialData(NamedTuple):
     """The rows of a multinomial problem; `dualsweep.kernels.multiclass` says what they are."""
@@ -61,19 +64,52 @@ class MultinomialData(NamedTuple):
 def softmax(t: Array, label: int, q: Array) -> float:
     """Fill q with the probabilities of scores t, where ``t[label]`` is 0; return the loss.
 
-    The loss is ``log(sum_m exp(t_m))``, precise relative to itself where it is small.
+    The loss is ``log(sum_m exp(t_m))``. Both are precise to some units in the last place, but of
+    the scores: certificates use `softmax_within_bounds`.
     """
-    top = label
+    highest = _highest(t)
     for m in range(t.shape[0]):
-        top = m if t[m] > t[top] else top
-    highest, rest = t[top], 0.0
+        q[m] = quick_exp(t[m] - highest)
+    return _normalise(highest, label, q)
+
+
+@jit_inline
+def softmax_within_bounds(t: Array, label: int, q: Array) -> float:
+    """Do the same by the C library's exp."""
+    highest = _highest(t)
     for m in range(t.shape[0]):
         q[m] = np.exp(t[m] - highest)
-        rest += q[m] if m != top else 0.0
-    scale = 1.0 / (1.0 + rest)
-    for m in range(t.shape[0]):
-        q[m] *= scale
-    return highest + np.log1p(rest)
+    return _normalise(highest, label, q)
+
+
+@jit_sums
+def _highest(t: Array) -> float:
+    """Return the largest score."""
+    highest = t[0]
+    for m in range(1, t.shape[0]):
+        highest = max(highest, t[m])
+    return highest
+
+
+@jit_sums
+def _sum(values: Array) -> float:
+    total = 0.0
+    for m in range(values.shape[0]):
+        total += values[m]
+    return total
+
+
+@jit_inline
+def _normalise(highest: float, label: int, q: Array) -> float:
+    """Divide probabilities by their sum; return the loss, precise where it is small too."""
+    own = q[label]
+    q[label] = 0.0
+    others = _sum(q)
+    q[label] = own
+    total = own + others
+    for m in range(q.shape[0]):
+        q[m] /= total
+    return highest + np.log(total) if highest > 0.0 else np.log1p(others)
 
 
 @jit_inline
@@ -97,18 +133,15 @@ def _improved(p: float, q: float, r: float) -> float:
 def _root(v: float, log_q: float, q: float) -> float:
     """Return the p > 0 with ``log p + q p = v``, to seven digits.
 
-    It is Lambert's W of ``q exp(v)``, over q. The guess of Winitzki is off by a hundredth at most,
-    and so are the first terms of W at infinity.
+    It is Lambert's W of ``q exp(v)``, over q: about exp(v) where that is small, else the guess of
+    Winitzki, which is off by a hundredth at most.
     """
     z = log_q + v
-    if q == 0.0 or z < -10.0:
-        p = np.exp(v)
-    elif z > 20.0:
-        p = (z - np.log(z)) / q
-    else:
-        one = np.log1p(np.exp(z))
-        p = one * (1.0 - np.log1p(one) / (2.0 + one)) / q
-    return _improved(p, q, v - np.log(p) - q * p) if p > 0.0 else p
+    one = quick_log(1.0 + quick_exp(min(z, 700.0))) + max(z - 700.0, 0.0)
+    more = quick_log(1.0 + one)
+    guess = one * (1.0 - more / (2.0 + one)) / q
+    p = max(quick_exp(v) if z < -10.0 else guess, SMALLEST)
+    return _improved(p, q, v - quick_log(p) - q * p)
 
 
 @jit
@@ -123,11 +156,9 @@ def block_step(t: Array, old: Array, lead: Array, q: float, level: float, p: Arr
     The given level is the first guess.
     """
     k = t.shape[0]
-    log_q = np.log(q) if q > 0.0 else 0.0
-    least = -np.inf
-    for m in range(k):
-        least = max(least, t[m] + q * old[m])
-    least -= q  # there the largest p is 1
+    q = max(q, SMALLEST)
+    log_q = np.log(q)
+    least = _most(t, old, q) - q  # there the largest p is 1
     level = max(level, least)
     change = np.inf
     for _ in range(MOST_LEVELS):
@@ -135,11 +166,17 @@ def block_step(t: Array, old: Array, lead: Array, q: float, level: float, p: Arr
             for m in range(k):
                 p[m] = _improved(p[m], q, -change)
         else:
+            far = 0
             for m in range(k):
-                if abs(lead[m] - level) <= NEAR:
-                    p[m] = _improved(old[m], q, lead[m] - level)
-                else:
-                    p[m] = _root(t[m] + q * old[m] - level, log_q, q)
+                r = lead[m] - level
+                near = abs(r) <= NEAR
+                far += 0 if near else 1
+                p[m] = _improved(old[m], q, r if near else 0.0)
+            if far > 0:
+                for m in range(k):
+                    near = abs(lead[m] - level) <= NEAR
+                    root = _root(t[m] + q * old[m] - level, log_q, q)
+                    p[m] = p[m] if near else root
         total, slope = _sums_of(p, q)
         if not abs(total - 1.0) > SUM_TO_ONE:
             break
@@ -151,6 +188,15 @@ def block_step(t: Array, old: Array, lead: Array, q: float, level: float, p: Arr
 
 
 @jit_sums
+def _most(t: Array, old: Array, q: float) -> float:
+    """Return the largest ``t + q old``."""
+    most = t[0] + q * old[0]
+    for m in range(1, t.shape[0]):
+        most = max(most, t[m] + q * old[m])
+    return most
+
+
+@jit_sums
 def _sums_of(p: Array, q: float) -> tuple[float, float]:
     """Return ``sum p`` and minus its derivative in the level."""
     total, slope = 0.0, 0.0
@@ -158,6 +204,31 @@ def _sums_of(p: Array, q: float) -> tuple[float, float]:
         total += p[m]
         slope += p[m] / (1.0 + q * p[m])
     return total, slope
+
+
+@jit_sums
+def _compare(lead: Array, old: Array, q: Array) -> tuple[float, float]:
+    """Return ``old.lead``, and how far `old` is from the probabilities q, summed up."""
+    level, apart = 0.0, 0.0
+    for m in range(old.shape[0]):
+        level += old[m] * lead[m]
+        apart += abs(old[m] - q[m])
+    return level, apart
+
+
+@jit_sums
+def _gain(step: Array, old: Array, p: Array, q: float) -> tuple[bool, float, float]:
+    """Return whether a row moves, the change of the sum, and what the dual gains at cost 1.
+
+    That is ``KL(old || p) + q/2 |p - old|^2``, as p is the maximum.
+    """
+    moved, change, gain = False, 0.0, 0.0
+    for m in range(old.shape[0]):
+        moved |= step[m] != 0.0
+        change -= step[m]
+        d = p[m] - old[m]
+        gain += 0.5 * q * d * d + old[m] * quick_log(max(old[m], SMALLEST) / max(p[m], SMALLEST))
+    return moved, change, gain
 
 
 @jit
@@ -203,36 +274,26 @@ def sweep_multinomial(
         row_scores(rows, i, W, scores)
         differences(scores, offset, label)
         loss = softmax(scores, label, p)
-        own = 1.0
         for m in range(k):
             old[m] = beta[i, m] / upper
-            own -= old[m]
-        old[label] = max(own, 0.0)
-        level, apart = 0.0, 0.0
+        old[label] = max(1.0 - _sum(old), 0.0)
         for m in range(k):
-            lead[m] = np.inf
-            if old[m] > 0.0:
-                lead[m] = scores[m] - np.log(old[m])
-                level += old[m] * lead[m]
-            apart += abs(old[m] - p[m])
+            used = old[m] > 0.0
+            lead[m] = scores[m] - quick_log(old[m] if used else SMALLEST)
+            lead[m] = lead[m] if used else UNUSED
+        level, apart = _compare(lead, old, p)
         shares[i] = upper * max(loss - level, 0.0)
         block_step(scores, old, lead, q, level, p)
-        moved, gain, change = False, 0.0, 0.0
-        new_total = 0.0
+        own = p[label]
+        p[label] = 0.0
+        new_total = _sum(p)
+        shrink = min(1.0 / new_total, 1.0)  # the sum may be above 1 by rounding
         for m in range(k):
-            new_total += p[m] if m != label else 0.0
-        shrink = 1.0 / new_total if new_total > 1.0 else 1.0  # by rounding
-        for m in range(k):
-            if m != label:
-                new = upper * (p[m] * shrink)
-                step[m] = beta[i, m] - new
-                moved |= step[m] != 0.0
-                change -= step[m]
-                beta[i, m] = new
-            # the gain is C_i KL(old || new) + q/2 C_i |new - old|^2
-            gain += 0.5 * q * (p[m] - old[m]) * (p[m] - old[m])
-            if old[m] > 0.0 and p[m] > 0.0:
-                gain += old[m] * np.log(old[m] / p[m])
+            new = upper * (p[m] * shrink)
+            step[m] = beta[i, m] - new
+            beta[i, m] = new
+        p[label] = own
+        moved, change, gain = _gain(step, old, p, q)
         step[label] = change
         if moved:
             gains[r] = max(upper * gain, TINY)
@@ -287,7 +348,7 @@ def certify_rows_multinomial(
         norm = row_norm(rows, i, sqnorm)
         reach = SQRT_2 * length * norm + 2.0 * level
         error = row_rounding(rows, i, 1.0, reach) + OF_VIOLATION * EPS * reach
-        loss = softmax(t, label, q)
+        loss = softmax_within_bounds(t, label, q)
         total, share, size, others, apart = 0.0, 0.0, 0.0, 0.0, 0.0
         for m in range(k):
             if m != label:
@@ -353,17 +414,11 @@ def intercept_sums(
         label = y[r]
         own = scores[r, label] + b[label]
         t = q[r]
-        top = label
         for m in range(b.shape[0]):
-            t[m] = (scores[r, m] + b[m]) - own if m != label else 0.0
-            top = m if t[m] > t[top] else top
-        highest, rest = t[top], 0.0
+            t[m] = (scores[r, m] + b[m]) - own
+        t[label] = 0.0
+        losses += cost[r] * softmax(t, label, t)
         for m in range(b.shape[0]):
-            t[m] = np.exp(t[m] - highest)
-            rest += t[m] if m != top else 0.0
-        losses += cost[r] * (highest + np.log1p(rest))
-        for m in range(b.shape[0]):
-            t[m] /= 1.0 + rest
             descent[m] -= cost[r] * t[m]
         descent[label] += cost[r]
     return losses
