@@ -724,3 +724,34 @@ def test_warm_starts_of_free_intercepts():
         moved = fit(X, y, C=0.5, solver=solver, **params)
         assert moved.dual_objective <= cold.primal_objective
         assert cold.dual_objective <= moved.primal_objective
+
+
+def test_products_leave_out_the_smallest_curvatures_and_fewer_later(tuned):
+    tuned(DIRECT_WEIGHTS=10)
+    oracle, problem = setup(cost=3.0, n=200, k=6)
+    w = 2.0 * np.random.default_rng(0).normal(size=problem.weights_shape)
+    slacks = slacks_of(problem, w, problem.zero_alpha(), lambda: False)
+    p = softmax(oracle.Z @ w, axis=1)
+    all_of = 3.0 * p * (1.0 - p) * problem.sqnorm[:, None]
+    sizes = []
+    for _ in range(25):
+        slacks.measure(0.0, 0.0, False)
+        members, b, total = slacks.curved_rows()
+        sizes.append(np.count_nonzero(b))
+        kept = b > 0
+        np.testing.assert_allclose(b[kept], 3.0 * p[members][kept], rtol=1e-9)
+        np.testing.assert_allclose(total, b.sum(axis=1))
+        assert (kept.sum(axis=1) >= 2).all()
+        left_out = all_of.copy()
+        left_out[members] *= ~kept
+        assert left_out.sum() <= 0.02 * all_of.sum()
+        diagonal = slacks.diagonal(0.0)
+        assert (diagonal[kept] > 0).all()
+        vectors = np.random.default_rng(1).normal(size=(5, *w.shape))
+        assert all(np.vdot(v, slacks.product(v, 0.0)) >= 0.0 for v in vectors)
+        one = np.repeat(vectors[0][:, :1], 6, axis=1)  # the same for all classes
+        np.testing.assert_allclose(slacks.product(one, 0.0), 0.0, atol=1e-9)
+    assert sizes[0] < sizes[10] < sizes[-1] == p.size
+    product, scores = slacks.product(vectors[0], 0.0), oracle.Z @ vectors[0]
+    moved = 3.0 * p * (scores - (p * scores).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(product, oracle.Z.T @ moved, atol=1e-9)

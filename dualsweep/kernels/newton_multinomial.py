@@ -15,7 +15,7 @@ from .._jit import implements, jit
 from .._typing import Array
 from ..rows.functions import row_prefetch
 from ..rows.layouts import Rows
-from ..rows.many_classes import row_add_few, row_scores
+from ..rows.many_classes import row_add_few, row_scores_few
 from .binary import ROW_AHEAD
 from .multinomial import softmax
 from .newton_multiclass import add_products, some_rows
@@ -32,11 +32,11 @@ class SoftSlacks(NamedTuple):
 
 
 class SoftRows(NamedTuple):
-    """Rows whose dual variables all move with their scores; as in `SoftSlacks`."""
+    """Rows and those of their dual variables that curve the objective most; see `keep_large`."""
 
     members: Array
-    cost: Array
-    b: Array
+    b: Array  # 0 of classes that are left out
+    total: Array  # the sum of each row
 
 
 @jit
@@ -83,10 +83,35 @@ def slope_multinomial(rows: SoftSlacks, t: float, v: Array, q: Array) -> tuple[f
     return total, curvature
 
 
+@jit
+def curvatures(b: Array, cost: Array, sqnorm: Array, out: Array) -> None:
+    """Fill in how much each dual variable adds to the trace of the Hessian."""
+    for r in range(b.shape[0]):
+        for m in range(b.shape[1]):
+            out[r, m] = b[r, m] * (1.0 - b[r, m] / cost[r]) * sqnorm[r]
+
+
+@jit
+def keep_large(b: Array, cost: Array, sqnorm: Array, least: float, out: Array) -> None:
+    """Copy the dual variables that add at least so much to the trace of the Hessian, or 0.
+
+    A row needs two of them: with n of these and their sum B, its part of the Hessian is made of
+    ``diag(b) - b b' / B`` instead of ``diag(b) - b b' / C_i``.
+    """
+    for r in range(b.shape[0]):
+        n = 0
+        for m in range(b.shape[1]):
+            kept = b[r, m] * (1.0 - b[r, m] / cost[r]) * sqnorm[r] >= least
+            out[r, m] = b[r, m] if kept else 0.0
+            n += 1 if kept else 0
+        if n < 2:
+            out[r] = 0.0
+
+
 @implements(some_rows, SoftRows)
 def _some_rows(curved: SoftRows, some: slice) -> SoftRows:
-    members, cost, b = curved
-    return SoftRows(members[some], cost[some], b[some])
+    members, b, total = curved
+    return SoftRows(members[some], b[some], total[some])
 
 
 @implements(add_products, SoftRows)
@@ -99,19 +124,21 @@ def _add_products(
     classes: Array,
     scratch: Array,
 ) -> None:
-    members, cost, b = curved
+    members, b, total = curved
     z, more = scratch[0], scratch[1]
-    k = z.shape[0]
-    for m in range(k):
-        classes[m] = m
     for r in range(members.shape[0]):
         if r + ROW_AHEAD < members.shape[0]:
             row_prefetch(rows, members[r + ROW_AHEAD])
-        row_scores(rows, members[r], V, z)
+        n = 0
+        for m in range(b.shape[1]):
+            if b[r, m] > 0.0:
+                classes[n] = m
+                n += 1
+        row_scores_few(rows, members[r], V, classes, n, z)
         mean = 0.0
-        for m in range(k):
-            mean += b[r, m] * z[m]
-        mean /= cost[r]
-        for m in range(k):
-            z[m] = b[r, m] * (z[m] - mean)
-        row_add_few(rows, members[r], classes, z, k, out, more)
+        for c in range(n):
+            mean += b[r, classes[c]] * z[c]
+        mean /= total[r]
+        for c in range(n):
+            z[c] = b[r, classes[c]] * (z[c] - mean)
+        row_add_few(rows, members[r], classes, z, n, out, more)

@@ -12,7 +12,9 @@ from ..kernels.multinomial import intercept_sums
 from ..kernels.newton_multinomial import (
     SoftRows,
     SoftSlacks,
+    curvatures,
     implied_dual_multinomial,
+    keep_large,
     slope_multinomial,
 )
 from ..problems.multinomial import FreeMultinomialProblem, MultinomialProblem
@@ -20,6 +22,12 @@ from .backend import Hessian
 from .multiclass import BlockHessian, MulticlassSlacks, has_blocks
 from .slacks import slacks_of
 from .tuning import BLOCKS, SOFTMAX
+
+# Products with the Hessian leave out the smallest curvatures: LEFT_OUT of them all, after every
+# STEPS_EACH steps FEWER times as much, and nothing once that is below LEAST_LEFT_OUT. So many
+# numbers are sampled. mnist, C = 1 and 10: 12.2 and 37 s became 5.3 and 10.8. Direct steps leave
+# out nothing: on covtype they became 21 instead of 10, each in half the time.
+LEFT_OUT, STEPS_EACH, FEWER, LEAST_LEFT_OUT, SAMPLED = 0.01, 8, 0.1, 1e-4, 100_000
 
 
 class MultinomialSlacks(MulticlassSlacks):
@@ -29,9 +37,10 @@ class MultinomialSlacks(MulticlassSlacks):
 
     def prepare(self) -> None:
         self.light = max(_tuning.LIGHT_ROWS // self.n_classes, 1)
-        few = prod(self.problem.weights_shape) <= _tuning.DIRECT_WEIGHTS
-        self.tuning = SOFTMAX if few or not has_blocks(self.problem) else BLOCKS
+        self.few = prod(self.problem.weights_shape) <= _tuning.DIRECT_WEIGHTS
+        self.tuning = SOFTMAX if self.few or not has_blocks(self.problem) else BLOCKS
         self.factors, self.cg_steps = None, 0
+        self.n_hessians = 0
 
     def first_slack(self) -> Array:
         self.n_classes, offset = self.problem.n_classes, self.problem.data.offset
@@ -48,20 +57,54 @@ class MultinomialSlacks(MulticlassSlacks):
         return SoftSlacks(*(a[part] for a in (self.y, self.cost, *tables)))
 
     def curved_rows(self) -> SoftRows:  # type: ignore[override]
-        return SoftRows(self.members, self.cost, self.b)
+        if self.curved is None:
+            large, sqnorm = np.empty_like(self.b), self.problem.sqnorm[self.members]
+            least = self._least_curvature(sqnorm)
+
+            def keep(part: slice) -> Array:
+                given = self.b[part], self.cost[part], sqnorm[part]
+                keep_large(*given, least, large[part])
+                return part.start + np.flatnonzero(large[part].any(axis=1))
+
+            rows = np.concatenate(self.passes.each(keep, len(self.y), self.light))
+            large = large if len(rows) == len(large) else large[rows]
+            found = self.members[rows], large, large.sum(axis=1)
+            self.curved = SoftRows(*found)  # type: ignore[assignment]
+        return self.curved  # type: ignore[return-value]
+
+    def _least_curvature(self, sqnorm: Array) -> float:
+        """Return below which curvature dual variables are left out of the Hessian.
+
+        Those of a sample of the rows add up to a part of all that falls as steps are taken, so that
+        the last ones are Newton's.
+        """
+        part = LEFT_OUT * FEWER ** (self.n_hessians // STEPS_EACH)
+        self.n_hessians += 1
+        if self.few or part < LEAST_LEFT_OUT:
+            return 0.0
+        sample = slice(None, None, max(len(sqnorm) * self.n_classes // SAMPLED, 1))
+        b = self.b[sample]
+        found = np.empty_like(b)
+        curvatures(b, self.cost[sample], sqnorm[sample], found)
+        ordered = np.sort(found, axis=None)
+        sums = np.cumsum(ordered)
+        return float(ordered[np.searchsorted(sums, part * sums[-1])])
 
     def diagonal(self, rho: float) -> Array:
-        return self.b * (1.0 - self.b / self.cost[:, None])
+        _, b, total = self.curved_rows()
+        return b * (1.0 - b / total[:, None])
 
     def hessian(self, rho: float, exact: bool) -> tuple[Array | None, float]:
         """Return the Hessian by Gram matrices of pairs of classes."""
         k, d = self.n_classes, self.passes.n_weights
+        members, b, total = self.curved_rows()
         out = np.zeros((d, k, d, k))
         for a in range(k):
             for c in range(a + 1):
-                half, moved = np.zeros((d, d)), -self.b[:, a] * (self.b[:, c] / self.cost)
-                scale = moved + self.b[:, a] if a == c else moved
-                if not self.passes.add_gram(self.members, scale, half, self.stop, exact):
+                scale = -b[:, a] * (b[:, c] / total)
+                scale += b[:, a] if a == c else 0.0
+                some, half = np.flatnonzero(scale), np.zeros((d, d))
+                if not self.passes.add_gram(members[some], scale[some], half, self.stop, exact):
                     return None, 1.0
                 half += np.tril(half, -1).T
                 out[:, a, :, c] = out[:, c, :, a] = half
