@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from decimal import Decimal, getcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,9 +15,11 @@ from sklearn import config_context
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.linear_model import LogisticRegression
 
+from dualsweep import LinearSVC
 from dualsweep._host import to_host
 from dualsweep.datasets import make_text_like
 from dualsweep.estimators._device import _compat, space_of
+from dualsweep.estimators._proof import prove
 from dualsweep.io import write_store
 from dualsweep.kernels.multinomial import block_step, entropies, intercept_sums
 from dualsweep.kernels.newton_multinomial import SoftRows
@@ -755,3 +758,17 @@ def test_products_leave_out_the_smallest_curvatures_and_fewer_later(tuned):
     product, scores = slacks.product(vectors[0], 0.0), oracle.Z @ vectors[0]
     moved = 3.0 * p * (scores - (p * scores).sum(axis=1, keepdims=True))
     np.testing.assert_allclose(product, oracle.Z.T @ moved, atol=1e-9)
+
+
+def test_proofs_are_refused(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    model = fit(X, y)
+    named = SimpleNamespace(classes_=model.classes, coef_=model.coef, intercept_=model.intercept)
+    settings = Settings(multi_class="multinomial")
+    with pytest.raises(ValueError, match="not the multinomial one"):
+        prove(tmp_path / "proof", named, settings, X, y, None, model.dual_coef, force=False)
+
+
+def test_formulations_of_support_vector_machines_refuse_it():
+    with pytest.raises(ValueError, match="multi_class"):
+        LinearSVC(multi_class="multinomial").fit(np.eye(2), [0, 1])
