@@ -772,3 +772,31 @@ def test_proofs_are_refused(tmp_path):
 def test_formulations_of_support_vector_machines_refuse_it():
     with pytest.raises(ValueError, match="multi_class"):
         LinearSVC(multi_class="multinomial").fit(np.eye(2), [0, 1])
+
+
+@pytest.mark.parametrize("free", [False, True])
+@pytest.mark.parametrize("how", ["any point", *SOLVERS])
+def test_certificates_of_small_problems_of_all_scales(free, how):
+    """Features and costs over many orders; points of no merit, and where solvers end."""
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        (n, d), k = rng.integers((3, 1), (12, 5)), rng.integers(2, 4)
+        y = np.append(np.arange(k), rng.integers(0, k, n))
+        n = len(y)
+        X = 10.0 ** rng.uniform(-3, 4) * rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-2, 2, d)
+        X = X + rng.choice([0.0, 10.0])
+        cost = 10.0 ** rng.uniform(-6, 6) * 10.0 ** rng.uniform(-3, 3, n)
+        oracle = NaiveMultinomial(X, y, cost, 1.0, k)
+        given = sp.csr_array(X) if seed % 2 else X
+        problem = new_free(X, y, cost) if free else library_multinomial(given, oracle, 1.0)
+        if how == "any point":
+            found = PointRun(problem, alpha=random_duals(oracle, rng))
+        else:
+            tol, steps = 10.0 ** -rng.integers(2, 14), rng.integers(1, 60)
+            found = solve(problem, tol=tol, solver=how, max_iter=steps)
+        bounds = exact_free(X, y, cost, found.alpha, found.w) if free else None
+        primal, dual = bounds or exact(oracle, found.alpha, found.w)
+        assert primal <= Decimal(found.primal)
+        assert dual >= Decimal(found.dual)
+        assert primal - dual <= Decimal(found.gap)
+        assert found.gap - float(primal - dual) <= 1e-5 * found.primal

@@ -41,6 +41,7 @@ class MultinomialSlacks(MulticlassSlacks):
         self.tuning = SOFTMAX if self.few or not has_blocks(self.problem) else BLOCKS
         self.factors, self.cg_steps = None, 0
         self.n_hessians = 0
+        del self.anchor  # the loss is smooth
 
     def first_slack(self) -> Array:
         self.n_classes, offset = self.problem.n_classes, self.problem.data.offset

@@ -8,6 +8,7 @@ from math import log
 
 import numpy as np
 
+from .._symmetric import cholesky_solve, regular_cholesky
 from .._typing import Array, DualPoint
 from ..kernels.certificate import DRIFT, OF_OBJECTIVE, SHARES, squared_length
 from ..kernels.multinomial import (
@@ -209,11 +210,11 @@ class FreeMultinomialProblem(MultinomialProblem):
         for _ in range(MOST_STEPS):
             losses, descent, hessian = found
             scale = max(float(hessian.diagonal().max()), LEAST_CURVED * float(cost.sum()))
-            regular = hessian + scale * (1.0 / k + REGULAR * np.eye(k))
-            newton = np.linalg.solve(regular, descent)
-            gain, longest = float(newton @ descent), float(np.abs(newton).max())
+            factor = regular_cholesky(hessian + scale / k, REGULAR * scale)
             part = np.maximum(1.0 - descent / self.class_costs, EPS)  # predicted, of each class
             scaling = -np.log(part)
+            newton = scaling if factor is None else cholesky_solve(factor, descent)
+            gain, longest = float(newton @ descent), float(np.abs(newton).max())
             if not max(gain, float(scaling @ self.class_costs)) > ENOUGH * losses:
                 break
             near = gain > 0.0 and longest <= FAR
