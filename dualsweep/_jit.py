@@ -189,3 +189,15 @@ def load_word(call: Call) -> ir.Value:
     """Return the 8 bytes from ``array[index]`` on as a uint64, the first lowest; unchecked."""
     word = call.builder.load(call.array(0).pointer(call.args[1], INT), align=1, typ=INT)
     return word if sys.byteorder == "little" else call.builder.bswap(word)
+
+
+@intrinsic(lambda x: np.float64(x).view(np.uint64), UINT64, types.float64)
+def bits_of(call: Call) -> ir.Value:
+    """Return the bits of a float64 as a uint64."""
+    return call.builder.bitcast(call.args[0], INT)
+
+
+@intrinsic(lambda bits: np.uint64(bits).view(np.float64), types.float64, UINT64)
+def from_bits(call: Call) -> ir.Value:
+    """Return the float64 with the bits of a uint64."""
+    return call.builder.bitcast(call.args[0], ir.DoubleType())

@@ -40,6 +40,7 @@ NAMES = {
     "ovr": "one versus rest",
     "crammer_singer": "Crammer-Singer",
     "weston_watkins": "Weston-Watkins",
+    "multinomial": "multinomial",
 }
 BRACKET = 0.1  # distance of brackets, as a part of the height of what they are above
 

@@ -13,11 +13,13 @@ from itertools import product
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import minimize
+from scipy.special import entr, log_softmax, logsumexp
 
 from dualsweep._threads import Workers
 from dualsweep.losses import loss_named
 from dualsweep.problems.binary import BinaryProblem
 from dualsweep.problems.multiclass import MulticlassProblem
+from dualsweep.problems.multinomial import MultinomialProblem
 from dualsweep.problems.run import certificate_of
 from dualsweep.rows.layouts import as_rows
 from dualsweep.rows.passes import passes_over
@@ -302,6 +304,43 @@ class NaiveMulticlass:
         W[:] = self.weights(beta)
 
 
+class NaiveMultinomial:
+    """Multinomial logistic regression on dense float64, as the formulas stand."""
+
+    def __init__(self, X, y, cost, bias=0.0, n_classes=None):
+        self.Z, self.y = augment(X, bias), y
+        self.k = n_classes or y.max() + 1
+        self.cost = np.broadcast_to(np.asarray(cost, float), len(y))
+        self.places = np.arange(len(y)), y
+
+    def probabilities(self, beta):
+        """The p of dual variables, the own class included."""
+        p = beta / self.cost[:, None]
+        p[self.places] = np.maximum(1.0 - p.sum(axis=1), 0.0)
+        return p
+
+    def weights(self, beta):
+        signed = -beta
+        signed[self.places] = beta.sum(axis=1)
+        return self.Z.T @ signed
+
+    def losses(self, W):
+        scores = self.Z @ W
+        return logsumexp(scores, axis=1) - scores[self.places]
+
+    def primal(self, W):
+        return (W**2).sum() / 2 + self.cost @ self.losses(W)
+
+    def dual(self, beta):
+        return self.cost @ entr(self.probabilities(beta)).sum(axis=1) - (
+            (self.weights(beta) ** 2).sum() / 2
+        )
+
+    def shares(self, beta, W):
+        p, q = self.probabilities(beta), log_softmax(self.Z @ W, axis=1)
+        return -self.cost * (entr(p) + p * q).sum(axis=1)
+
+
 def exact_weston_watkins(v, upper):
     """Try all choices of entries at 0, at upper, and between; one satisfies the KKT conditions."""
     v, upper = [Fraction(x) for x in v], Fraction(upper)
@@ -402,6 +441,12 @@ def library_multiclass(X, oracle, bias=0.0):
     passes = passes_of(X, bias)
     cost = oracle.cost.copy()
     return MulticlassProblem(passes, passes.sqnorms(), oracle.y, cost, oracle.joint, oracle.k)
+
+
+def library_multinomial(X, oracle, bias=0.0):
+    """The same problem as a `NaiveMultinomial`, as the library takes it."""
+    passes, cost = passes_of(X, bias), oracle.cost.copy()
+    return MultinomialProblem(passes, passes.sqnorms(), oracle.y, cost, True, oracle.k)
 
 
 def passes_of(X, bias=0.0):

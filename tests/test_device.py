@@ -14,6 +14,7 @@ import pytest
 import scipy.sparse as sp
 from naive import Naive, NaiveMulticlass
 from scipy.optimize import check_grad
+from scipy.special import logsumexp
 from sklearn import config_context
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -30,7 +31,7 @@ from dualsweep.placements import OnDevice, training_data
 from dualsweep.placements.device.arrays import OnHost, Space
 from dualsweep.placements.device.newton import DeviceBackend, DeviceHessian, DeviceSolver
 from dualsweep.placements.device.rows import DenseDeviceRows, SparseDeviceRows
-from dualsweep.placements.device.terms import BinaryTerms, MulticlassTerms
+from dualsweep.placements.device.terms import BinaryTerms, MulticlassTerms, MultinomialTerms
 from dualsweep.problems.run import Run
 from dualsweep.training import Context, Settings, train
 
@@ -44,6 +45,7 @@ FORMULATIONS = [
     {"multi_class": "weston_watkins"},
 ]
 NAMES = ["hinge", "squared_hinge", "squared", "crammer_singer", "weston_watkins"]
+KINDS = [*NAMES, "multinomial"]
 
 
 def some_digits(n_classes=4, n=240):
@@ -240,6 +242,8 @@ def test_two_classes_at_once_are_the_binary_problem(multi_class):
 def new_terms(kind, codes, cost, n_classes=4):
     if kind in LOSSES:
         return BinaryTerms(ON_HOST, codes, cost, np.arange(n_classes), LOSSES[kind])
+    if kind == "multinomial":
+        return MultinomialTerms(ON_HOST, codes, cost, n_classes, True)
     return MulticlassTerms(ON_HOST, codes, cost, n_classes, kind == "crammer_singer")
 
 
@@ -278,6 +282,8 @@ def phi(backend, w):
     slack = backend.terms.slack(whole, backend.rows.responses(whole, w))
     b, _ = backend.terms.implied(whole, slack, backend.anchor, backend.rho)
     value = 0.5 * (w**2).sum() + (b * slack).sum()
+    if isinstance(backend.terms, MultinomialTerms):
+        return 0.5 * (w**2).sum() + backend.terms.cost @ logsumexp(slack, axis=1)
     if backend.terms.smooth:
         cost = np.where(backend.terms.cost > 0, backend.terms.cost, 1.0)[:, None]
         return value - (backend.terms.loss.diag / cost * b**2).sum() / 2
@@ -295,7 +301,7 @@ def test_columns_are_summed_up(tuned, layout):
     np.testing.assert_allclose(rows.columns(weight), [weight @ X**2, weight @ (X != 0)])
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layout", [DenseDeviceRows, SparseDeviceRows])
 def test_the_gradient_and_hessian_are_those_of_the_inner_problem(kind, layout):
     backend = new_backend(kind, layout=layout)
@@ -337,7 +343,7 @@ def solve_iteratively(backend, gradient, wanted, most, **tuning):
     )
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_conjugate_gradients_and_factorisations_find_the_same_direction(kind):
     backend = new_backend(kind)
     gradient = measured(backend).gradient
@@ -363,7 +369,7 @@ def test_classes_leave_conjugate_gradients_one_by_one():
     assert np.isfinite(few).all()
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 def test_a_line_search_ends_near_the_minimum(monkeypatch, kind, scale):
     backend = new_backend(kind, seed=1)

@@ -17,6 +17,7 @@ from dualsweep.kernels.binary import (
     copy_nonzero,
 )
 from dualsweep.kernels.certificate import sum_losses
+from dualsweep.kernels.elementary import quick_exp, quick_log
 from dualsweep.kernels.scaling import best_multiple, rescale
 from dualsweep.losses import Box, protocol
 from dualsweep.rows.layouts import as_rows
@@ -679,3 +680,28 @@ def test_rows_are_settled_within_their_reach(loss):
     ]
     np.testing.assert_array_equal(out, expected)
     assert loss == "squared" or 0 < sum(expected) < 30
+
+
+@jit
+def quick_functions(x, exps, logs):
+    for i in range(len(x)):
+        exps[i] = quick_exp(x[i])
+        logs[i] = quick_log(exps[i])
+
+
+def test_kernels_of_quick_functions():
+    """exp and log to some units in the last place, at the ends too."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate(
+        [rng.uniform(-708, 709, 2000), rng.uniform(-1, 1, 2000), [0.0, -0.0, 1e-300]]
+    )
+    exps, logs = np.empty_like(x), np.empty_like(x)
+    quick_functions(x, exps, logs)
+    np.testing.assert_allclose(exps, np.exp(x), rtol=1e-15)
+    np.testing.assert_allclose(logs, np.log(exps), rtol=1e-15)
+    x = np.array([-708.1, -1e4, -1e308, -np.inf])
+    quick_functions(x, exps, logs)
+    assert not exps[:4].any()
+    x = np.array([709.0, 1e4, np.inf])
+    quick_functions(x, exps, logs)
+    np.testing.assert_allclose(exps[:3], np.exp(709.0), rtol=1e-15)

@@ -31,7 +31,7 @@ from ..rows.passes import FEW_ENTRIES
 from ..solvers.momentum import Momentum
 from ..training import Context, Settings, train
 from ..training.claims import Claim, Duals, Vectors, bounds_of, provable
-from ..training.formulations import FORMULATIONS
+from ..training.formulations import OF_MARGINS
 from ..training.progress import on_each_compilation
 from ._command import Command
 from ._options import Json, Quiet
@@ -54,7 +54,7 @@ OF_TWO_CLASSES = [{"loss": loss} for loss in ("hinge", "squared_hinge", "logisti
 FREE = {"intercept": "free"}
 KINDS: dict[str, list[dict[str, Any]]] = {
     method: OF_TWO_CLASSES if method == "ovr" else [{"loss": "hinge", "multi_class": method}]
-    for method in FORMULATIONS
+    for method in OF_MARGINS
 }
 KINDS["free intercept"] = [loss | FREE for loss in OF_TWO_CLASSES]
 KINDS["regression"] = [

@@ -158,6 +158,11 @@ def prove(
     if classes is not None and not np.array_equal(classes, to_host(model.classes_)):
         raise ValueError("The classes of y are not those of the model.")
     formulation = formulation_of(settings, classes, settings.class_weight)
+    if formulation.together and settings.multi_class == "multinomial":
+        raise ValueError(
+            "A proof states the losses of support vector machines, not the multinomial one, of "
+            "which there is no exact arithmetic. certify without proof takes it."
+        )
     cost = formulation.costs(codes, weight)
     vectors = vectors_of(model, X.shape[1], settings)
     if duals.shape[0] != len(vectors.intercept):

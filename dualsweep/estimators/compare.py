@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 
 from ..placements import TrainingSet, load_if_it_fits
 from ..training import Context, Watcher
-from ..training.formulations import FORMULATIONS
+from ..training.formulations import OF_MARGINS
 from ._device import refuse_device
 from ._folds import Fold, FoldBar, Point
 from ._validation import check_Cs, check_data
@@ -169,7 +169,7 @@ def compare_multiclass(
     Cs = check_Cs(Cs)
     svcs = [
         LinearSVC(multi_class=m, loss=loss, n_jobs=n_jobs, verbose=verbose, **params)
-        for m in FORMULATIONS
+        for m in OF_MARGINS
     ]
     for svc in svcs:
         svc._validate_params()
@@ -195,7 +195,7 @@ def compare_multiclass(
         context.give_up()
     limits = "max_iter or tol"
     warn_of_gaps("compare_multiclass", gaps, svcs[0].tol, "comparisons", limits)
-    return MulticlassComparison(tuple(FORMULATIONS), accuracy, best, gaps)
+    return MulticlassComparison(tuple(OF_MARGINS), accuracy, best, gaps)
 
 
 def _run(

@@ -16,7 +16,7 @@ of one kernel that all threads stay in; see `dualsweep._team`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -151,15 +151,46 @@ def slope_multiclass(
     return total, curvature
 
 
+@generic
+def some_rows(curved: Any, some: slice) -> Any:
+    """Return some of the curved rows."""
+
+
+@generic
+def add_products(
+    curved: Any, rows: Rows, rho: float, V: Array, out: Array, classes: Array, scratch: Array
+) -> None:
+    """Do what `add_curvature` says; looks at the type of `curved`."""
+
+
 @jit
 def add_curvature(
-    rows: Rows, curved: CurvedRows, rho: float, V: Array, out: Array, classes: Array, scratch: Array
+    rows: Rows, curved: Any, rho: float, V: Array, out: Array, classes: Array, scratch: Array
 ) -> None:
     """Add ``sum_i x_i (M_i V'x_i)' / rho`` to the weights `out`.
 
-    Looks only at the label's class and at those of free dual variables. `scratch` has two numbers
-    per class, `classes` one.
+    `scratch` has two numbers per class, `classes` one.
     """
+    add_products(curved, rows, rho, V, out, classes, scratch)
+
+
+@implements(some_rows, CurvedRows)
+def _some_rows(curved: CurvedRows, some: slice) -> CurvedRows:
+    members, y, free, bound = curved
+    return CurvedRows(members[some], y[some], free[some], bound[some])
+
+
+@implements(add_products, CurvedRows)
+def _add_products(
+    curved: CurvedRows,
+    rows: Rows,
+    rho: float,
+    V: Array,
+    out: Array,
+    classes: Array,
+    scratch: Array,
+) -> None:
+    # Looks only at the label's class and at those of free dual variables.
     members, y, free, bound = curved
     step, more = scratch[0], scratch[1]
     for r in range(members.shape[0]):
@@ -232,7 +263,7 @@ class ClassPhases(NamedTuple):
     """
 
     rows: Rows
-    curved: CurvedRows
+    curved: Any  # CurvedRows, or those of another formulation
     rho: float
     bounds: Array  # of the parts of the curved rows
     factors: Array  # Cholesky factors of the blocks of single classes, in lower halves
@@ -289,10 +320,8 @@ def _multiply_dense(rows: DenseRows, data: ClassPhases, part: int) -> None:
 def _multiply_part(rows: Rows, data: ClassPhases, part: int, out: Array) -> None:
     data.flat[part, :] = 0.0
     some = slice(data.bounds[part], data.bounds[part + 1])
-    members, y, free, bound = data.curved
-    curved = CurvedRows(members[some], y[some], free[some], bound[some])
     classes, scratch = data.classes[part], data.scratch[part]
-    add_curvature(rows, curved, data.rho, data.V, out, classes, scratch)
+    add_products(some_rows(data.curved, some), rows, data.rho, data.V, out, classes, scratch)
 
 
 @jit_inline

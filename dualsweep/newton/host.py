@@ -14,7 +14,7 @@ from .._threads import Workers
 from .._typing import Array
 from ..problems.run import PointRun
 from ..rows.passes import Passes
-from . import multiclass  # noqa: F401  (registers its slacks)
+from . import multinomial  # noqa: F401  (registers its slacks, and those of multiclass)
 from .backend import Backend, Hessian, Measured
 from .binary import BinarySlacks
 from .core import newton

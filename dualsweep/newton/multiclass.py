@@ -67,11 +67,11 @@ class MulticlassSlacks(MemorySlacks):
             self.anchor, self.b = self.b, self.anchor
         self.curved = None
         sums: dict[int, tuple[float, float]] = {}  # by first row, to be added up in order
-        weights, joint = self.problem.zero_weights(), self.joint
+        weights = self.problem.zero_weights()
 
         def coef(part: slice) -> Array:
-            rows, signed = self._rows(part), np.empty((part.stop - part.start, self.n_classes))
-            sums[part.start] = kernel.implied_dual_multiclass(rows, joint, rho, step, signed)
+            signed = np.empty((part.stop - part.start, self.n_classes))
+            sums[part.start] = self.imply(part, rho, step, signed)
             return signed
 
         self.passes.add_weighted(self.members, coef, weights)
@@ -81,19 +81,27 @@ class MulticlassSlacks(MemorySlacks):
     def aim(self, p: Array, rho: float, t: float) -> Array:
         def look(part: slice, scores: Array, totals: Array) -> None:
             self.along[part] = self.change(part, scores)
-            v = np.empty(self.n_classes)
-            totals += kernel.slope_multiclass(self._rows(part), self.joint, rho, t, v)
+            totals += self.slope_of(part, rho, t)
 
         return self.passes.scan(self.members, p, look, 2)
 
     def slope(self, rho: float, t: float) -> Array:
-        def slope_of(part: slice, sums: Array) -> None:
-            v = np.empty(self.n_classes)
-            sums[:] = kernel.slope_multiclass(self._rows(part), self.joint, rho, t, v)
+        def add(part: slice, sums: Array) -> None:
+            sums[:] = self.slope_of(part, rho, t)
 
         sums = np.zeros(2)
-        self.passes.add_parts(slope_of, self.passes.parts(len(self.members), self.light), sums)
+        self.passes.add_parts(add, self.passes.parts(len(self.members), self.light), sums)
         return sums
+
+    def imply(self, part: slice, rho: float, step: float, signed: Array) -> tuple[float, float]:
+        """Take a step with the slacks of a part; see `implied_dual_multiclass`."""
+        rows = self._rows(part)
+        return kernel.implied_dual_multiclass(rows, self.joint, rho, step, signed)
+
+    def slope_of(self, part: slice, rho: float, t: float) -> tuple[float, float]:
+        """Return `slope` of a part."""
+        v = np.empty(self.n_classes)
+        return kernel.slope_multiclass(self._rows(part), self.joint, rho, t, v)
 
     def _rows(self, part: slice) -> ClassSlacks:
         tables = self.slack, self.along, self.anchor, self.u, self.b, self.free, self.bound
@@ -125,12 +133,16 @@ class MulticlassSlacks(MemorySlacks):
 
         return self.passes.gram_many(curved.members, factors, k, self.stop), 1.0
 
+    def diagonal(self, rho: float) -> Array:
+        """Return how each dual variable of the curved rows moves with the score of its class."""
+        return kernel.curvature_diagonal(self.curved_rows(), rho)
+
     def product(self, v: Array, rho: float) -> Array:
         rows, curved, k = self.passes.rows, self.curved_rows(), self.n_classes
         V = v.astype(rows.data.dtype, order=self.passes.order)  # the direction need not be exact
 
         def add(part: slice, W: Array) -> None:
-            some = CurvedRows(*(a[part] for a in curved))
+            some = type(curved)(*(a[part] for a in curved))
             classes, scratch = np.empty(k, np.int64), np.empty((2, k))
             kernel.add_curvature(rows, some, rho, V, W, classes, scratch)
 
@@ -153,7 +165,7 @@ class MulticlassSlacks(MemorySlacks):
         For a preconditioner, a sample of many rows and float32 are enough.
         """
         curved, d = self.curved_rows(), self.passes.n_weights
-        diagonal = kernel.curvature_diagonal(curved, rho)
+        diagonal = self.diagonal(rho)
         if self.factors is None:
             self.factors = np.empty((self.n_classes, d, d), np.float32)
         factors = self.factors

@@ -63,6 +63,9 @@ BLOCKS = Tuning(
     first_rho=5.0, rho_factor=1.3, inner_gap=0.8, forcing=0.3, forcing_last=0.05, superlinear=False
 )
 
+# The multinomial loss is smooth: the steps are Newton's own, and few.
+SOFTMAX = replace(DIRECT, forcing_last=0.1)
+
 # Rows in partitions: a product with the Hessian is a round.
 PARTITIONS = replace(DIRECT, forcing=0.1, forcing_last=0.1)
 PARTITIONS_MULTICLASS = replace(PARTITIONS, first_rho=MULTICLASS.first_rho)

@@ -48,7 +48,7 @@ class FreeProblem(BinaryProblem):
     def size(self, w: Array) -> float:
         return float(squared_length(w[:-1]))
 
-    def centred(self, b: float) -> BinaryProblem:
+    def centred(self, b: float | Array) -> BinaryProblem:
         """Return the problem with a penalty on the intercept's distance from b."""
         target = np.broadcast_to(self.target, self.n_rows) - self.y * b
         given = self.passes, self.sqnorm, self.y, self.cost, self.loss, target

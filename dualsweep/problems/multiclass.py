@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,14 +33,19 @@ class MulticlassProblem(MemoryProblem):
     `BinaryProblem` documents the methods that it has too.
     """
 
-    joint: bool  # Crammer-Singer; else Weston-Watkins
+    joint: bool  # whether the sum of a row is bounded: Crammer-Singer; else Weston-Watkins
     n_classes: int
 
     smooth = False  # whether Newton steps need no anchor
     scale = 1.0  # what is a large slack
 
+    # The kernels of a sweep and of the sums of a certificate.
+    sweep_rows: ClassVar[Callable[..., tuple[float, float, int]]] = staticmethod(sweep_multiclass)
+    certify_rows: ClassVar[Callable[..., None]] = staticmethod(certify_rows_multiclass)
+
     @cached_property
-    def data(self) -> MulticlassData:
+    def data(self) -> Any:
+        """What kernels are called with."""
         return MulticlassData(self.passes.rows, self.sqnorm, self.y, self.cost, self.joint)
 
     @property
@@ -100,7 +107,7 @@ class MulticlassProblem(MemoryProblem):
         gain = 0.0
         while True:
             visits = order, _arrays(alpha), w, grads, gains, shares
-            part, seen, done = sweep_multiclass(self.data, shrunk, *visits, *scratch)
+            part, seen, done = self.sweep_rows(self.data, shrunk, *visits, *scratch)
             gain += part
             if done == len(order):
                 return gain, seen
@@ -137,15 +144,19 @@ class MulticlassProblem(MemoryProblem):
         self, alpha: DualPoint, w: Array, length: float, slack: Array, *, compensated: bool = False
     ) -> Array:
         beta, rows, members = _arrays(alpha), self.passes.rows, self.candidates
-        level = intercept_size(rows, w)
+        level = self.level(w)
         data = self.data._replace(rows=compensated_rows(rows, w)) if compensated else self.data
 
         def certify(chunk: slice, scores: Array, totals: Array) -> None:
             firm, b = slack[chunk], np.empty(self.n_classes)
             point = beta, length, level
-            certify_rows_multiclass(data, scores, members[chunk], *point, firm, totals, b)
+            self.certify_rows(data, scores, members[chunk], *point, firm, totals, b)
 
         return self.passes.scan(members, w, certify, N_TOTALS, data.rows)
+
+    def level(self, w: Array) -> float:
+        """Return the size of the largest intercept."""
+        return intercept_size(self.passes.rows, w)
 
     def settled(self, alpha: DualPoint, slack: Array, radius: float) -> Array:
         # A difference of two scores is at most ``sqrt(2) radius |x_i|`` from that of the optimum.

@@ -16,6 +16,7 @@ from .. import _tuning
 from ..newton.multiclass import has_blocks, has_room
 from ..problems.binary import BinaryProblem
 from ..problems.multiclass import MulticlassProblem
+from ..problems.multinomial import MultinomialProblem
 
 # Costs of a sweep besides its entries (see `Passes`): per call, per row, and per block step of many
 # classes.
@@ -43,6 +44,10 @@ SMALL_WEIGHTS = 128
 # in milliseconds by sweeps and by Newton steps: iris 1.5 and 4.6, wine 2.4 and 6.9, 1,000 x 20 of
 # three classes 22 and 9. They are 220, 200 and 90 sweeps.
 STEP_MULTICLASS, AT_ONCE_MULTICLASS, AT_ONCE_SWEEPS_MULTICLASS = 250_000.0, 3e7, 100.0
+
+# A block step of the multinomial loss takes SWEEP_CLASS per class besides, and Newton's method
+# STEPS_MULTINOMIAL direct steps: 10 on covtype and 7 on letter, whatever C.
+SWEEP_CLASS, STEPS_MULTINOMIAL = 12.0, 8.0
 
 # Before their rate is judged there are LEAST_SWEEPS sweeps, and LEAST_PART of the sweeps that
 # Newton steps cost, unless C |x|^2 is so large that sweeps are known to be slow. (mnist dense,
@@ -102,6 +107,22 @@ def _(problem: MulticlassProblem) -> Costs:
             return Costs(newton, sweep, newton_first=True)
     very_stiff = VERY_STIFF_MULTICLASS if many_rows else inf
     return _costs(problem, newton, sweep, _stiffness(problem), very_stiff)
+
+
+@costs_of.register
+def _(problem: MultinomialProblem) -> Costs:
+    passes, n, k = problem.passes, problem.n_rows, problem.n_classes
+    sweep = passes.class_time * k * passes.n_stored + (SWEEP_BLOCK + SWEEP_CLASS * k) * n
+    d, newton = prod(problem.weights_shape), inf
+    many_rows = n >= ROWS_PER_CLASS_WEIGHT * passes.n_weights
+    if has_room(problem) and d <= _tuning.DIRECT_WEIGHTS:
+        gram = passes.n_stored + passes.pair_time * _pairs(problem)
+        work = 0.5 * k * (k + 1) * gram + 3 * passes.n_stored * k + 20 * n * k
+        newton = STEPS_MULTINOMIAL * (work + _factorisation(d) + STEP_MULTICLASS)
+    elif has_room(problem) and has_blocks(problem) and many_rows:
+        newton = _cost_with_blocks(problem)
+    very_stiff = VERY_STIFF_MULTICLASS if many_rows else inf
+    return _costs(problem, newton, sweep + SWEEP_CALL, _stiffness(problem), very_stiff)
 
 
 def _costs(

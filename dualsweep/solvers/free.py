@@ -9,6 +9,7 @@ import numpy as np
 from .. import _tuning
 from .._clock import clock
 from ..problems.free import FreeProblem
+from ..problems.multinomial import FreeMultinomialProblem
 from ..problems.result import Progress, Result
 from ..problems.run import PointRun
 from .solve import Start, Started, solve, start_run
@@ -19,9 +20,10 @@ from .solve import Start, Started, solve, start_run
 MOST_CENTRES, INNER_TOL, TIGHTER, FURTHEST = 30, 0.7, 0.7, 100.0
 
 
-@start_run.register
+@start_run.register(FreeProblem)
+@start_run.register(FreeMultinomialProblem)
 def _(
-    problem: FreeProblem,
+    problem: FreeProblem | FreeMultinomialProblem,
     *,
     solver: str = "auto",
     schedule: str = "auto",
@@ -45,7 +47,10 @@ def _(
 
 
 def _sweep_around_centres(
-    problem: FreeProblem, run: PointRun, schedule: str, seed: tuple[int, ...]
+    problem: FreeProblem | FreeMultinomialProblem,
+    run: PointRun,
+    schedule: str,
+    seed: tuple[int, ...],
 ) -> None:
     """Penalise the intercept's distance from a centre; move the centre until it stays.
 
@@ -53,11 +58,12 @@ def _sweep_around_centres(
     holds once it stays there. Moving the centre to the intercept is a proximal point step, the
     method of multipliers for the constraint (Rockafellar 1976). From the moves at two centres the
     secant method predicts where the move vanishes; the centre goes there if that is further. Text
-    takes a centre or two: a penalty on one weight is small beside the losses of all rows.
+    takes a centre or two: a penalty on one weight is small beside the losses of all rows. Each of
+    several intercepts has a centre and a secant of its own.
     """
     bias = problem.passes.rows.bias
-    centre, alpha = float(run.w[-1]), run.alpha
-    last_centre, last_move = centre, 0.0
+    centre, alpha = np.array(run.w[-1]), run.alpha
+    last_centre, last_move = centre, np.zeros_like(centre)
 
     def watch(progress: Progress) -> bool:
         w = progress.w.copy()
@@ -67,7 +73,7 @@ def _sweep_around_centres(
 
     for turn in range(MOST_CENTRES):
         inner = solve(
-            problem.centred(centre * bias),
+            problem.centred(bias * centre),
             solver="sweep",
             schedule=schedule,
             tol=INNER_TOL * TIGHTER**turn * run.tol,
@@ -83,9 +89,11 @@ def _sweep_around_centres(
         run.check()
         if run.over or run.poll():
             return
-        move = float(inner.w[-1])
-        step = move
-        if last_move != 0.0 and (move - last_move) * (centre - last_centre) < 0.0:
-            step = -move * (centre - last_centre) / (move - last_move)
+        move = np.array(inner.w[-1])
+        change, bend = move - last_move, centre - last_centre
+        secant = (last_move != 0.0) & (change * bend < 0.0)
+        step = np.where(secant, -move * bend / np.where(secant, change, 1.0), move)
         last_centre, last_move = centre, move
-        centre += float(np.clip(step, min(move, FURTHEST * move), max(move, FURTHEST * move)))
+        centre = centre + np.clip(
+            step, np.minimum(move, FURTHEST * move), np.maximum(move, FURTHEST * move)
+        )

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import log
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from ..problems.binary import BinaryProblem
 from ..problems.free import FreeProblem
 from ..problems.labels import class_codes, row_costs
 from ..problems.multiclass import MulticlassProblem
+from ..problems.multinomial import FreeMultinomialProblem, MultinomialProblem
 from ..problems.result import Result
 from ..rows.functions import EPS
 
@@ -231,25 +233,28 @@ class AllAtOnce(Formulation):
     """One problem over all classes: Crammer-Singer or Weston-Watkins."""
 
     together = True
+    soft = False  # whether losses are those of logistic regression
+    kind: type[MulticlassProblem] = MulticlassProblem
 
     def __init__(self, settings: Settings, classes: Any, class_weight: ClassWeight) -> None:
         super().__init__(settings, classes, class_weight)
-        if settings.free_intercept:
+        if settings.free_intercept and not self.soft:
             raise ValueError(
                 f"intercept='free' is not available with multi_class={settings.multi_class!r}. Use "
                 "multi_class='ovr', or intercept='penalized'."
             )
-        self.crammer_singer = settings.multi_class == "crammer_singer"
+        # Whether the sum of a row's dual variables is at most its cost, and not each of them.
+        self.joint = settings.multi_class != "weston_watkins"
         self.loss = LOSSES["hinge"]
         self.names = [f"{len(classes)} classes"]
 
     def problem(self, p: int, rows: LabelledRows) -> MulticlassProblem:
-        return MulticlassProblem(
+        return self.kind(
             passes=rows.passes,
             sqnorm=rows.sqnorm,
             y=np.maximum(rows.labels, 0).astype(np.int64),  # without a class there is no cost
             cost=rows.cost,
-            joint=self.crammer_singer,
+            joint=self.joint,
             n_classes=len(self.classes),
         )
 
@@ -258,7 +263,7 @@ class AllAtOnce(Formulation):
         y, cost = problem.y, problem.cost
         places, columns, values = unsigned(duals, y)
         values = np.minimum(values, cost[places])
-        if self.crammer_singer:
+        if self.joint:
             total = np.bincount(places, values, minlength=len(y))
             beyond = total[places] > cost[places]
             values[beyond] *= cost[places[beyond]] / total[places[beyond]]
@@ -277,7 +282,7 @@ class AllAtOnce(Formulation):
         return sp.csr_array((values, where), shape=(k, len(y)))
 
     def primal_at_zero(self, costs: Array) -> float:
-        return float(costs.sum()) * (1 if self.crammer_singer else len(self.classes) - 1)
+        return float(costs.sum()) * (1 if self.joint else len(self.classes) - 1)
 
     def coef(self, ws: Sequence[Array]) -> tuple[Array, Array]:
         W = ws[0].T
@@ -289,6 +294,19 @@ class AllAtOnce(Formulation):
         if len(weights) == 1:  # the smallest weights with this difference
             weights = np.concatenate([-0.5 * weights, 0.5 * weights])
         return weights.T
+
+
+class Multinomial(AllAtOnce):
+    """One problem over all classes: multinomial logistic regression."""
+
+    soft = True
+
+    def __init__(self, settings: Settings, classes: Any, class_weight: ClassWeight) -> None:
+        super().__init__(settings, classes, class_weight)
+        self.kind = FreeMultinomialProblem if settings.free_intercept else MultinomialProblem
+
+    def primal_at_zero(self, costs: Array) -> float:
+        return float(costs.sum()) * log(len(self.classes)) * (1.0 + OF_OBJECTIVE * EPS)
 
 
 class Regression(SingleVectors):
@@ -322,7 +340,11 @@ FORMULATIONS: dict[str, type[OneVersusRest | AllAtOnce]] = {
     "ovr": OneVersusRest,
     "crammer_singer": AllAtOnce,
     "weston_watkins": AllAtOnce,
+    "multinomial": Multinomial,
 }
+
+# Those of support vector machines.
+OF_MARGINS = "ovr", "crammer_singer", "weston_watkins"
 
 
 def formulation_of(
@@ -331,6 +353,9 @@ def formulation_of(
     """Return the formulation that settings ask for."""
     if settings.loss in REGRESSION_LOSSES:
         return Regression(settings, None, None)
+    if settings.multi_class == "multinomial" and len(classes) == 2:
+        # One vector of weights does, instead of two.
+        return OneVersusRest(settings.but(loss="logistic"), classes, class_weight)
     return FORMULATIONS[settings.multi_class](settings, classes, class_weight)
 
 

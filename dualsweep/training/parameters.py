@@ -16,7 +16,7 @@ from .._typing import ClassWeight
 from ..losses import LOSSES, REGRESSION_LOSSES
 from ..solvers.policy import SOLVERS
 from ..solvers.schedules import SCHEDULES
-from .formulations import FORMULATIONS
+from .formulations import OF_MARGINS
 
 INTERCEPTS = {
     "penalized": "as a weight of a constant feature",
@@ -27,7 +27,7 @@ INTERCEPTS = {
 BIASES = 1e-150, 1e150
 
 # The formulations of logistic regression for more than two classes; the first is the default.
-PROBABILISTIC = [name for name in ("multinomial", "ovr") if name in FORMULATIONS]
+PROBABILISTIC = "multinomial", "ovr"
 
 # What scikit-learn calls its solvers of logistic regression.
 PEERS = ("lbfgs", "liblinear", "newton-cg", "newton-cholesky", "sag", "saga")
@@ -166,7 +166,7 @@ class OfClasses(Parameters):
     )
     multi_class: str = parameter(
         "ovr",
-        OneOf(FORMULATIONS),
+        OneOf(OF_MARGINS),
         text="What to train for k > 2 classes, with ``t_m = 1 - w_y.x + w_m.x`` for the classes m "
         "other than the row's own y: k binary problems, one versus the rest; or one problem over "
         "all classes, ``1/2 |W|^2 + sum_i C_i loss_i``, with the loss ``max(0, max_m t_m)`` "

@@ -64,6 +64,14 @@ TESTS = {
         "tests/test_multiclass.py -k 'newton_passes or (system and not threads)'"
     ),
     "solvers/momentum.py": "tests/test_momentum.py -k 'gap_of_w and hinge'",
+    "kernels/multinomial.py": (
+        "tests/test_multinomial.py -k 'kernels_of or a_visit or certificate_equals or "
+        "best_intercepts'"
+    ),
+    "kernels/newton_multinomial.py": (
+        "tests/test_multinomial.py -k 'newton_steps_compute or leave_out'"
+    ),
+    "kernels/elementary.py": "tests/test_kernels.py -k quick",
     "kernels/duals.py": "tests/test_duals.py",
     "rows/functions.py": "tests/test_rows.py",
     "rows/layouts.py": "tests/test_rows.py",

@@ -25,7 +25,7 @@ from ..memory import check_finite
 from .arrays import Space
 from .newton import DeviceSolver, best_start, bytes_per_class
 from .rows import DenseDeviceRows, DeviceRows, SparseDeviceRows
-from .terms import BinaryTerms, MulticlassTerms, Terms
+from .terms import BinaryTerms, MulticlassTerms, MultinomialTerms, Terms
 
 logger = logging.getLogger("dualsweep")
 
@@ -112,7 +112,8 @@ class DeviceProblems(Problems):
             of_rows = self.space, codes, self.space.asarray(cost)
             self.terms: Terms
             if formulation.together:
-                self.terms = MulticlassTerms(*of_rows, k, formulation.crammer_singer)
+                kind = MultinomialTerms if formulation.soft else MulticlassTerms
+                self.terms = kind(*of_rows, k, formulation.joint)
             else:
                 positives = np.array(formulation.positives)
                 self.terms = BinaryTerms(*of_rows, positives, formulation.loss)

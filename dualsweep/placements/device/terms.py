@@ -17,9 +17,13 @@ import numpy as np
 from ..._typing import Array, DeviceArray, DeviceDType
 from ...kernels.certificate import UNDERFLOW
 from ...kernels.multiclass import OF_SUMS, OF_VIOLATION, SQRT_2
+from ...kernels.multinomial import OF_ENTROPY, OF_SOFTMAX
 from ...losses import LOSSES, Loss
-from ...rows.functions import EPS
+from ...rows.functions import EPS, SMALLEST
 from .arrays import Space
+
+# The least probability of the own class that the choice of a start reckons with.
+LEAST_OWN = 1e-3
 
 
 class Moves(NamedTuple):
@@ -338,6 +342,115 @@ class MulticlassTerms(Columns):
         share = (1 + sums) * seen + 2 * wobble + part_over * xp.abs(product)
         lengths, drift = SQRT_2 * total * norm, SQRT_2 * (excess + sums * total) * norm
         found = (own + wobble, wobble, share, seen, lengths, drift)
+        return xp.stack([self.each(xp.sum, values) for values in found])
+
+
+class MultinomialTerms(MulticlassTerms):
+    """Multinomial logistic regression: one problem over all columns.
+
+    A slack is the difference t of a score to that of the own class. Newton steps need no anchor:
+    the dual variables b that fit slacks are C_i times the probabilities, and `Moves.free` are these
+    with that of the own class.
+    """
+
+    def __init__(
+        self, space: Space, codes: DeviceArray, cost: DeviceArray, n_classes: int, joint: bool
+    ) -> None:
+        super().__init__(space, codes, cost, n_classes, joint)
+        self.smooth = True
+
+    def slack(self, part: slice, Z: DeviceArray) -> DeviceArray:
+        return self.change(part, Z)
+
+    def _softmax(
+        self, part: slice, slack: DeviceArray
+    ) -> tuple[DeviceArray, DeviceArray, DeviceArray]:
+        """Return probabilities, what the own class leaves to the others, and losses, as columns.
+
+        The last two are precise relative to themselves where they are small.
+        """
+        xp = self.xp
+        top = xp.max(slack, axis=1, keepdims=True)
+        q = xp.exp(slack - top)
+        others = xp.sum(xp.where(self.own(part), xp.zeros_like(q), q), axis=1, keepdims=True)
+        total = xp.exp(-top) + others
+        loss = xp.where(top > 0, top + xp.log(total), xp.log1p(others))
+        return q / total, others / total, loss
+
+    def implied(
+        self, part: slice, slack: DeviceArray, anchor: DeviceArray | None, rho: DeviceArray
+    ) -> tuple[DeviceArray, Moves]:
+        xp = self.xp
+        free = self._softmax(part, slack)[0] * self.costs(part, slack.dtype)
+        return xp.where(self.own(part), xp.zeros_like(free), free), Moves(free)
+
+    def losses(self, part: slice, slack: DeviceArray, b: DeviceArray) -> DeviceArray:
+        losses = self._softmax(part, slack)[2] * self.costs(part, slack.dtype)
+        losses = self.each(self.xp.sum, losses)
+        return self.xp.stack([losses, self.xp.zeros_like(losses)])
+
+    def conjugates(self, part: slice, b: DeviceArray) -> list[DeviceArray]:
+        """Return the parts of the parabola through the conjugates of the multiples of b, at b.
+
+        The entropy of s p has the derivatives ``-sum_m p_m log(p_m / p_y)`` and ``-x / p_y`` at
+        s = 1, with the sum x of the p_m of other classes.
+        """
+        xp, cost = self.xp, self._positive_costs(part, b.dtype)
+        p = b / cost
+        x = xp.sum(p, axis=1, keepdims=True)
+        own = xp.maximum(1 - x, xp.full_like(x, LEAST_OWN))
+        ratio = xp.where(p > 0, p / own, xp.ones_like(p))
+        curved = self.each(xp.sum, cost * (x / own))
+        return [self.each(xp.sum, b + b * xp.log(ratio)) - curved, curved]
+
+    def _positive_costs(self, part: slice, dtype: DeviceDType) -> DeviceArray:
+        """Return the costs of a part as a column, 1 for rows without."""
+        cost = self.costs(part, dtype)
+        return self.xp.where(cost > 0, cost, self.xp.ones_like(cost))
+
+    def curvature(self, part: slice, moves: Moves, Z: DeviceArray) -> DeviceArray:
+        xp, free = self.xp, moves.free
+        moved = free * Z
+        mean = xp.sum(moved, axis=1, keepdims=True) / self._positive_costs(part, free.dtype)
+        return moved - free * mean
+
+    def diagonal(self, part: slice, moves: Moves) -> DeviceArray:
+        return moves.free * (1 - moves.free / self._positive_costs(part, moves.free.dtype))
+
+    def pair(self, moves: Moves, a: int, c: int) -> DeviceArray:
+        one, other = moves.free[:, a], moves.free[:, c]
+        moved = -one * (other / self._positive_costs(slice(None), one.dtype)[:, 0])
+        return moved + one if a == c else moved
+
+    def certify(self, part: slice, slack: DeviceArray, b: DeviceArray, sizes: Sizes) -> DeviceArray:
+        """Do what `kernels.multinomial.certify_rows_multinomial` does, whose names these are."""
+        xp, (norm, rounding, length), k = self.xp, sizes, self.n_columns
+        cost = self._positive_costs(part, slack.dtype)[:, 0]
+        reach = SQRT_2 * length * norm
+        error = rounding * reach + OF_VIOLATION * EPS * reach + UNDERFLOW
+        sums = (k + OF_SOFTMAX) * EPS
+        q, others, loss = self._softmax(part, slack)
+        p, zero = b / cost[:, None], xp.zeros_like(b)
+        log_p = xp.log(xp.where(p > 0, p, xp.ones_like(p)))
+        apart = xp.sum(xp.where(self.own(part), zero, xp.abs(q - p)), axis=1)
+        seen = xp.sum(p * (log_p + (loss - slack)), axis=1)
+        size = xp.sum(p * (xp.abs(log_p) + loss + xp.abs(slack)), axis=1)
+        others, loss, total = others[:, 0], loss[:, 0], xp.sum(b, axis=1)
+        x = xp.minimum(total / cost, xp.ones_like(total))
+        below = x < 1
+        own = xp.log1p(-xp.where(below, x, xp.zeros_like(x))) + loss
+        seen = xp.maximum(xp.where(below, seen + (1 - x) * own, seen), xp.zeros_like(seen))
+        size += loss + x * (OF_ENTROPY + loss + 2)
+        excess = xp.maximum((1 + sums) * total - cost, xp.zeros_like(total))
+        size *= 1 + excess / xp.where(excess > 0, total, xp.ones_like(total)) / sums
+        rough = 4 * EPS * reach * others + 4 * k * SMALLEST
+        wobble = (1 + sums) * error * (others + error) + 2 * sums * loss + rough
+        share = seen + error * (apart + sums * (x + others) + error) + 2 * sums * size + rough
+        cost = self.costs(part, slack.dtype)[:, 0]
+        excess = xp.where(cost > 0, excess, xp.zeros_like(excess))
+        lengths, drift = SQRT_2 * total * norm, SQRT_2 * (excess + sums * total) * norm
+        share = (1 + sums) * cost * share
+        found = (cost * (loss + wobble), cost * wobble, share, cost * seen, lengths, drift)
         return xp.stack([self.each(xp.sum, values) for values in found])
 
 
