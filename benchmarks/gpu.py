@@ -22,7 +22,7 @@ from time import perf_counter
 
 import numpy as np
 
-from dualsweep import LinearSVC, io
+from dualsweep import LinearSVC, LogisticRegression, io
 
 FIELDS = (
     "cell", "who", "seconds", "primal", "dual", "relative_gap", "converged", "n_iter",
@@ -30,6 +30,9 @@ FIELDS = (
 )  # fmt: skip
 
 DIRECT = ("crammer_singer", "weston_watkins")
+
+# Embeddings whose standard deviation along the j-th direction is ``(1 + j)**-power``.
+SPECTRA = {"embeddings": 0.5, "flat": 0.0, "steep": 1.0}
 
 
 def all_cells():
@@ -40,6 +43,9 @@ def all_cells():
         for multi_class in DIRECT:
             params = {"multi_class": multi_class, "C": C}
             yield f"embeddings-{multi_class}-{C:g}", "embeddings", 1e-3, params
+        for data in SPECTRA:
+            params = {"multi_class": "multinomial", "C": C}
+            yield f"{data}-multinomial-{C:g}", data, 1e-3, params
     for C in (0.1, 1.0, 10.0):
         for loss in ("squared_hinge", "hinge", "squared"):
             yield f"mnist-ovr-{loss}-{C:g}", "mnist", 1e-6, {"loss": loss, "C": C}
@@ -100,10 +106,10 @@ class Library:
         return 0 if self.device == "cpu" else self.torch.cuda.max_memory_allocated()
 
 
-def embeddings(library, n, d, k, n_test, signal, noise, seed=0):
+def embeddings(library, n, d, k, n_test, signal, noise, power, seed=0):
     """Return rows of unit length, and labels, to train and to test on, made on the device.
 
-    A class is a Gaussian; all have the same covariance, of a spectrum that falls as 1 / sqrt(j),
+    A class is a Gaussian; all have the same covariance, of a spectrum that falls as ``j**-power``,
     and means of that covariance too, `signal` times as long. A part of the labels is `noise`.
     """
     import torch
@@ -113,7 +119,7 @@ def embeddings(library, n, d, k, n_test, signal, noise, seed=0):
     def normal(*shape):
         return torch.randn(*shape, generator=generator, device=library.device)
 
-    spectrum = (1 + torch.arange(d, device=library.device)) ** -0.5
+    spectrum = (1.0 + torch.arange(d, device=library.device)) ** -power
     means = signal * normal(k, d)
     X = torch.empty((n + n_test, d), device=library.device)
     y = torch.randint(k, (n + n_test,), generator=generator, device=library.device)
@@ -150,9 +156,10 @@ class Data:
 
     def _make(self, name):
         library, arguments = self.library, self.arguments
-        if name == "embeddings":
+        if name in SPECTRA:
             sizes = arguments.rows, arguments.columns, arguments.classes, arguments.test_rows
-            return embeddings(library, *sizes, arguments.signal, arguments.noise)
+            how = arguments.signal, arguments.noise, SPECTRA[name]
+            return embeddings(library, *sizes, *how)
         X, y = read(name)
         if name == "mnist":
             X = library.array(np.ascontiguousarray(X.toarray(), np.float32))
@@ -182,7 +189,8 @@ def ours(library, arrays, tol, params, arguments):
     library.clear()
     library.synchronize()
     started = perf_counter()
-    model = LinearSVC(tol=tol, max_time=arguments.cap, memory_limit=limit, **params).fit(X, y)
+    how = {"tol": tol, "max_time": arguments.cap, "memory_limit": limit, **params}
+    model = estimator_of(params)(**how).fit(X, y)
     library.synchronize()
     seconds = perf_counter() - started
     peak = library.peak()
@@ -202,16 +210,21 @@ def row_of(model, seconds, X_test, y_test, peak=0):
     }
 
 
+def estimator_of(params):
+    return LogisticRegression if params.get("multi_class") == "multinomial" else LinearSVC
+
+
 def on_cpu(name, arrays, tol, params, cap):
-    if name == "embeddings":
+    if name in SPECTRA:
         X, y = to_host(arrays[0]), to_host(arrays[1])
     else:
         X, y = read(name)
         X = np.ascontiguousarray(X.toarray(), np.float32) if name == "mnist" else X
     small = np.arange(0, len(y), max(len(y) // 2000, 1))
-    LinearSVC(max_iter=2, n_jobs=-1, **params).fit(X[small], y[small])  # compiles
+    estimator = estimator_of(params)
+    estimator(max_iter=2, n_jobs=-1, **params).fit(X[small], y[small])  # compiles
     started = perf_counter()
-    model = LinearSVC(tol=tol, max_time=cap, n_jobs=-1, random_state=0, **params).fit(X, y)
+    model = estimator(tol=tol, max_time=cap, n_jobs=-1, random_state=0, **params).fit(X, y)
     return row_of(model, perf_counter() - started, None, None)
 
 
@@ -266,8 +279,11 @@ def l_bfgs(library, arrays, tol, params, target, cap):
     @torch.no_grad()
     def closure():
         nonlocal best
-        total = 0.5 * float((W.double() ** 2).sum())
+        penalised = W[:-1] if multi_class == "multinomial" else W
+        total = 0.5 * float((penalised.double() ** 2).sum())
         gradient = W.clone()
+        if multi_class == "multinomial":
+            gradient[-1] = 0.0
         for block, transposed, labels in blocks(k):
             Z = block @ W[:-1] + W[-1]
             if multi_class == "ovr":
@@ -283,6 +299,12 @@ def l_bfgs(library, arrays, tol, params, target, cap):
                     lost, slope = slack.clamp_min(0), (slack > 0).to(dtype)
                 total += C * float(lost.sum(dtype=torch.float64))
                 G = -C * sign * slope
+            elif multi_class == "multinomial":
+                own = labels[:, None]
+                logs = torch.log_softmax(Z, dim=1)
+                total -= C * float(logs.gather(1, own).sum(dtype=torch.float64))
+                G = C * logs.exp()
+                G.scatter_add_(1, own, torch.full_like(own, -C, dtype=dtype))
             else:
                 slack = Z - Z.gather(1, labels[:, None]) + 1
                 slack.scatter_(1, labels[:, None], 0.0)
@@ -363,11 +385,12 @@ def warm_up(library, peer):
     rng = np.random.default_rng(0)
     X = library.array(rng.normal(size=(500, 8)).astype(np.float32))
     y = library.array(rng.integers(0, 3, 500))
-    for params in ({}, {"loss": "hinge"}, *({"multi_class": each} for each in DIRECT)):
+    together = ({"multi_class": each} for each in (*DIRECT, "multinomial"))
+    for params in ({}, {"loss": "hinge"}, *together):
         for tol in (1e-2, 1e-5):
-            LinearSVC(tol=tol, max_iter=30, **params).fit(X, y)
+            estimator_of(params)(tol=tol, max_iter=30, **params).fit(X, y)
             if library.name == "cupy":
-                LinearSVC(tol=tol, max_iter=30, **params).fit(library.csr(X), y)
+                estimator_of(params)(tol=tol, max_iter=30, **params).fit(library.csr(X), y)
     if peer:
         for rows in (X, library.csr(X)) if library.name == "cupy" else (X,):
             l_bfgs(library, (rows, y), 1e-6, {"loss": "hinge", "C": 1.0}, 0.0, cap=0.1)
