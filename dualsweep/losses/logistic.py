@@ -38,8 +38,8 @@ OF_LOSS = 16.0 * EPS  # the same of losses and of best dual variables
 OF_UNDERFLOW = 1e4 * SMALLEST  # what underflow changes shares by, relative to the cost
 
 # Steps end when this part of the derivative is left, or where it is only rounding; at the latest
-# after MOST_STEPS, of which bisections need no more. A tenth of ENOUGH saves no sweeps: a9a, imdb and
-# blogs, C = 1 and 10, to 1e-5.
+# after MOST_STEPS, of which bisections need no more. A tenth of ENOUGH saves no sweeps: a9a, imdb
+# and blogs, C = 1 and 10, to 1e-5.
 ENOUGH, OF_DERIVATIVE, MOST_STEPS = 0.1, 8.0 * EPS, 64
 
 # Of the conjugate at a = C_i there is no slope: ``1 - p`` counts as this at least.
