@@ -12,6 +12,7 @@ from .._symmetric import cholesky_solve, regular_cholesky
 from .._typing import Array, DualPoint
 from ..kernels.certificate import DRIFT, OF_OBJECTIVE, SHARES, squared_length
 from ..kernels.multinomial import (
+    OF_SOFTMAX,
     MultinomialData,
     certify_rows_multinomial,
     class_sums,
@@ -117,9 +118,10 @@ class FreeMultinomialProblem(MultinomialProblem):
 
     The dual has one more constraint per class: the signed dual variables of each add up to 0,
     ``sum_i C_i ([y_i = m] - p_im) = 0``. Visits of single rows do not keep it. To make a dual point
-    feasible, the probabilities of all rows are mixed with those of no row in particular, z, which
-    is about how frequent classes are. Its weights get the best intercepts. Then ``P(W) - D(p)`` is
-    the sum of the rows' shares of the gap, as with a penalty.
+    feasible, its probabilities get intercepts too; what rounding leaves is mixed away with the
+    probabilities of no row in particular, z, which are about how frequent classes are. The weights
+    get the best intercepts. Then ``P(W) - D(p)`` is the sum of the rows' shares of the gap, as with
+    a penalty.
     """
 
     penalised = False
@@ -162,12 +164,17 @@ class FreeMultinomialProblem(MultinomialProblem):
         return np.bincount(self.y[members], self.cost[members], minlength=self.n_classes)
 
     def _unbalanced(self, alpha: Array) -> tuple[Array, float]:
-        """Return the sums of signed dual variables, and a bound on their rounding."""
+        """Return the sums of signed dual variables, and by how much these may be off.
+
+        That is their rounding, and what is taken from rows that add up to more than their cost.
+        """
         members, n = self.candidates, len(self.candidates) * self.n_classes
         high, low = np.zeros((2, self.n_classes))
         size = class_sums(alpha, members, self.y, high, low)
-        sums = high + low
-        return sums, float((n * EPS) ** 2 * size + EPS * np.abs(sums).max())
+        sums, rounding = high + low, (self.n_classes + OF_SOFTMAX) * EPS
+        totals = (1.0 + rounding) * alpha[members].sum(axis=1)
+        over = float(np.maximum(totals - self.cost[members], 0.0).sum())
+        return sums, float((n * EPS) ** 2 * size + EPS * np.abs(sums).max()) + 2.0 * over
 
     def balance(self, alpha: DualPoint) -> None:
         """Make the sums of signed dual variables 0 but for rounding, in place.
