@@ -64,16 +64,19 @@ def _sweep_around_centres(
     bias = problem.passes.rows.bias
     centre, alpha = np.array(run.w[-1]), run.alpha
     last_centre, last_move = centre, np.zeros_like(centre)
+    scale = 1.0  # of the intercepts' weights, from one problem to the other
 
     def watch(progress: Progress) -> bool:
         w = progress.w.copy()
-        w[-1] += centre
+        w[-1] = scale * w[-1] + centre
         run.tick(progress.relative_gap, w)
         return run.halted
 
     for turn in range(MOST_CENTRES):
+        around = problem.centred(bias * centre)
+        scale = around.passes.rows.bias / bias
         inner = solve(
-            problem.centred(bias * centre),
+            around,
             solver="sweep",
             schedule=schedule,
             tol=INNER_TOL * TIGHTER**turn * run.tol,
@@ -89,7 +92,7 @@ def _sweep_around_centres(
         run.check()
         if run.over or run.poll():
             return
-        move = np.array(inner.w[-1])
+        move = scale * np.array(inner.w[-1])
         change, bend = move - last_move, centre - last_centre
         secant = (last_move != 0.0) & (change * bend < 0.0)
         step = np.where(secant, -move * bend / np.where(secant, change, 1.0), move)
