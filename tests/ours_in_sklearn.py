@@ -1,10 +1,15 @@
-"""A pytest plugin: scikit-learn's modules find our LinearSVC and LinearSVR where theirs were."""
+"""A pytest plugin: scikit-learn's modules find our estimators where theirs were."""
 
 
 def pytest_configure(config):
+    import sklearn.linear_model
     import sklearn.svm
 
-    from dualsweep import LinearSVC, LinearSVR
+    import dualsweep
 
-    sklearn.svm.LinearSVC = LinearSVC
-    sklearn.svm.LinearSVR = LinearSVR
+    for module, names in {
+        sklearn.svm: ("LinearSVC", "LinearSVR"),
+        sklearn.linear_model: ("LogisticRegression",),
+    }.items():
+        for name in names:
+            setattr(module, name, getattr(dualsweep, name))

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from moments import Interrupt
 from scipy.special import expit, log_softmax
 from sklearn import config_context
 from sklearn.base import clone
@@ -143,6 +144,7 @@ def test_a_model_of_one_row_a_class():
         ({"penalty": "l3"}, "The 'penalty' parameter of LogisticRegression must be \"l2\""),
         ({"solver": "best"}, "The 'solver' parameter of LogisticRegression must be \"auto\""),
         ({"multi_class": "crammer_singer"}, "The 'multi_class' parameter"),
+        ({"class_weight": {0: 0, 1: 1.0}}, "class_weight is 0 for class 0: .* minus infinity"),
     ],
 )
 def test_what_is_refused(cancer, params, message):
@@ -211,11 +213,15 @@ def test_the_search_scores_probabilities(cancer):
     np.testing.assert_allclose(found.to_sklearn().coef_, found.coef_)
 
 
+REFUSED = "'free' is not available {}. LogisticRegression has it by default: pass .*'penalized',"
+
+
 def test_stores_need_a_penalised_intercept(tmp_path, cancer):
     X, y = cancer
     store = write_store(tmp_path / "store", sp.csr_array(X), y, block_bytes=20_000)
-    with pytest.raises(ValueError, match="intercept='free' is not available block by block"):
-        LogisticRegression(memory_limit=100_000).fit(store)
+    for labels in (y, np.arange(len(y)) % 3):
+        with pytest.raises(ValueError, match=REFUSED.format("block by block")):
+            LogisticRegression(memory_limit=100_000).fit(store, labels)
     model = LogisticRegression(intercept="penalized", memory_limit=100_000, tol=1e-5).fit(store)
     here = LogisticRegression(intercept="penalized", tol=1e-5).fit(X, y)
     assert model.primal_objective_ == pytest.approx(here.primal_objective_, rel=2e-5)
@@ -232,6 +238,8 @@ def test_devices(monkeypatch, iris, library, n_classes):
     host = LogisticRegression(intercept="penalized", **TIGHT).fit(X, y)
     with config_context(array_api_dispatch=True):
         given = there.asarray(X), there.asarray(y)
+        with pytest.raises(ValueError, match=REFUSED.format("on a device")):
+            LogisticRegression().fit(*given)
         model = LogisticRegression(intercept="penalized", **TIGHT).fit(*given)
         found = model.predict_proba(given[0])
         assert type(found) is type(given[0])
@@ -316,6 +324,71 @@ def test_certify_models_of_liblinear(tmp_path, cancer, solver):
     np.testing.assert_allclose(ours.predict_proba(X), np.array(values)[:, order], 1e-9, 1e-14)
 
 
+MANY = ["newton-cholesky", "lbfgs"]
+
+
+@pytest.mark.parametrize("solver", MANY)
+@pytest.mark.parametrize("C", [0.1, 10.0])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_certify_scikit_learns_models_of_many_classes(iris, solver, C, weighted):
+    X, y = iris
+    how = {"class_weight": {"a": 2.0, "b": 1.0, "c": 0.1}} if weighted else {}
+    peer = Peer(C=C, solver=solver, tol=1e-10, max_iter=10_000, **how).fit(X, y)
+    for layout in (np.asarray, sp.csr_array):
+        found = certify(peer, layout(X), y, tol=1e-6)
+        assert found.primal == pytest.approx(multinomial(peer, X, y, free=True, **how), rel=1e-10)
+        assert found.relative_gap <= 1e-6
+    peer.coef_ = 0.9 * peer.coef_
+    assert certify(peer, X, y, tol=1e-6).relative_gap > 1e-5
+
+
+def multinomial(model, X, y, free, class_weight=None):
+    """The multinomial objective of a model, recomputed."""
+    codes = np.searchsorted(model.classes_, y)
+    cost = model.C * np.array([(class_weight or {}).get(label, 1.0) for label in y])
+    scores = X @ model.coef_.T + model.intercept_
+    losses = -log_softmax(scores, axis=1)[np.arange(len(y)), codes]
+    penalty = (model.coef_**2).sum() + (0.0 if free else (model.intercept_**2).sum())
+    return penalty / 2 + cost @ losses
+
+
+def test_certify_judges_by_the_formulation_that_is_asked_for(iris):
+    from dualsweep import LinearSVC
+
+    X, y = iris
+    model = LogisticRegression(tol=1e-8, random_state=0).fit(X, y)
+    own = certify(model, X, y, tol=1e-8)
+    assert own.n_iter == 0
+    assert own.primal == pytest.approx(multinomial(model, X, y, free=True), rel=1e-12)
+    penalised = certify(model, X, y, intercept="penalized")
+    assert penalised.primal == pytest.approx(multinomial(model, X, y, free=False), rel=1e-12)
+    assert certify(model, X, y, multi_class="ovr").relative_gap > 0.1
+    hinge = LinearSVC(random_state=0).fit(X, y)
+    as_hinge = certify(model, X, y, loss="squared_hinge")  # one versus the rest
+    assert as_hinge.dual <= certify(hinge, X, y, intercept="free").primal
+    judged = certify(hinge, X, y, multi_class="multinomial", C=0.5)
+    hinge.C = 0.5
+    assert judged.primal == pytest.approx(multinomial(hinge, X, y, free=False), rel=1e-12)
+    assert judged.relative_gap > 0.01
+    with pytest.raises(ValueError, match="'multinomial' has the logistic loss, not 'hinge'"):
+        certify(model, X, y, multi_class="multinomial", loss="hinge")
+
+
+def test_liblinear_has_no_multinomial_models(tmp_path, iris):
+    X, _ = iris
+    y = np.arange(len(X)) // 50
+    model = LogisticRegression(random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match=r"has no multinomial .* Train with multi_class='ovr', or"):
+        save_liblinear(model, tmp_path / "a.model")
+    assert not list(tmp_path.iterdir())
+    ovr = LogisticRegression(multi_class="ovr", random_state=0).fit(X, y)
+    save_liblinear(ovr, tmp_path / "a.model")
+    assert (tmp_path / "a.model").read_text().startswith("solver_type L2R_LR_DUAL")
+    again = load_model(tmp_path / "a.model")
+    assert again.multi_class == "ovr"
+    np.testing.assert_allclose(again.predict_proba(X), ovr.predict_proba(X), atol=1e-12)
+
+
 @pytest.mark.parametrize("how", [{}, {"solver": "lbfgs", "multi_class": "ovr", "C": 0.3}])
 def test_model_files(tmp_path, iris, how):
     X, y = iris
@@ -352,6 +425,83 @@ def test_the_command_line(tmp_path, monkeypatch, cancer):
     assert "needs a model of the logistic loss" in " ".join(refused.output.split())
 
 
+@pytest.mark.parametrize("intercept", ["free", "penalized"])
+def test_the_command_line_of_many_classes(tmp_path, monkeypatch, iris, intercept):
+    monkeypatch.chdir(tmp_path)
+    X, y = iris[0], np.arange(150) // 50
+    dump_svmlight_file(X, y, "iris.svm", zero_based=False)
+    how = ["--loss", "logistic", "--intercept", intercept, "--tol", "1e-8", "-q"]
+    for formulation in ("multinomial", "ovr"):
+        arguments = ["train", "iris.svm", *how, "--multi-class", formulation, "--force"]
+        assert run(*arguments).exit_code == 0
+        model = load_model("iris.model.npz")
+        same = {"intercept": intercept, "multi_class": formulation}
+        expected = LogisticRegression(tol=1e-8, random_state=0, **same).fit(X, y)
+        np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-4)
+        arguments = ["predict", "iris.model.npz", "iris.svm", "--probabilities", "-o", "out"]
+        assert run(*arguments, "--force").exit_code == 0
+        header, *lines = Path("out").read_text().splitlines()
+        assert header == "labels 0 1 2"
+        table = np.array([line.split() for line in lines], dtype=float)
+        np.testing.assert_allclose(table[:, 1:], expected.predict_proba(X), atol=1e-4)
+        judged = run("certify", "iris.model.npz", "iris.svm", "--tol", "1e-8", "--json")
+        assert judged.exit_code == 0, judged.output
+        name = "multinomial" if formulation == "multinomial" else "logistic loss, one versus"
+        assert name in json.loads(judged.stdout)["problem"]
+    other = ["certify", "iris.model.npz", "iris.svm", "--multi-class", "multinomial"]
+    assert run(*other).exit_code == 1
+    refused = run("train", "iris.svm", "--multi-class", "multinomial", "--loss", "hinge")
+    assert refused.exit_code == 2
+    assert "multinomial has the logistic loss" in " ".join(refused.output.split())
+    refused = run("train", "iris.svm", "--multi-class", "multinomial", "-o", "iris.model")
+    assert refused.exit_code != 0
+    assert "has no multinomial" in " ".join(refused.output.split())
+    assert not Path("iris.model").exists()
+    arguments = ["cv", "iris.svm", "--multi-class", "multinomial", "--intercept", intercept]
+    more = ["--costs", "0.1,1", "--scoring", "neg_log_loss", "--json"]
+    searched = run(*arguments, *more, "-o", "best.npz")
+    assert searched.exit_code == 0, searched.output
+    assert load_model("best.npz").multi_class == "multinomial"
+
+
+@pytest.mark.parametrize("how", [{}, {"intercept": "penalized"}, {"class_weight": "balanced"}])
+def test_paths_searches_and_warm_starts_of_many_classes(iris, how):
+    X, y = iris
+    path = logistic_path(X, y, [0.01, 1.0, 10.0], **TIGHT, **how)
+    warm = LogisticRegression(warm_start=True, **TIGHT, **how)
+    for C, model in zip(path.Cs, path.models, strict=True):
+        alone = LogisticRegression(C=C, **TIGHT, **how).fit(X, y)
+        warm.set_params(C=C).fit(X, y)
+        for other in (model, warm):
+            assert other.primal_objective_ == pytest.approx(alone.primal_objective_, rel=1e-9)
+            np.testing.assert_allclose(other.predict_proba(X), alone.predict_proba(X), atol=1e-3)
+    assert warm.fit(X, y).n_iter_ == 0
+    if how == {}:
+        grid = {"C": [0.1, 1.0]}
+        search = {"cv": 3, "scoring": "neg_log_loss"}
+        found = LogisticRegressionCV(Cs=grid["C"], tol=1e-8, **search).fit(X, y)
+        peer = GridSearchCV(Peer(solver="newton-cholesky", tol=1e-10), grid, **search).fit(X, y)
+        assert peer.best_params_["C"] == found.C_
+        expected = peer.cv_results_["mean_test_score"]
+        np.testing.assert_allclose(found.mean_score_, expected, rtol=1e-4)
+        np.testing.assert_allclose(found.to_sklearn().coef_, found.coef_)
+
+
+@pytest.mark.parametrize("intercept", ["free", "penalized"])
+@pytest.mark.parametrize("solver", ["sweep", "newton"])
+def test_ctrl_c_leaves_a_model_of_many_classes(monkeypatch, iris, intercept, solver):
+    X, y = iris
+    Interrupt(monkeypatch, epoch=2)
+    model = LogisticRegression(solver=solver, intercept=intercept, tol=1e-10, max_iter=5000)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert not model.converged_
+    value = multinomial(model, X, y, free=intercept == "free")
+    assert model.primal_objective_ == pytest.approx(value, rel=1e-9)
+    best = LogisticRegression(intercept=intercept, **TIGHT).fit(X, y)
+    assert model.dual_objective_ <= best.primal_objective_ <= model.primal_objective_ * (1 + 1e-9)
+
+
 @pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore::ResourceWarning")
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_clusters(n_classes):
@@ -368,6 +518,10 @@ def test_clusters(n_classes):
         warnings.simplefilter("ignore")
         with Client(processes=False, n_workers=1, dashboard_address=":0"):
             rows = da.from_array(X, (40, X.shape[1]))
+            free = OnCluster()
+            free.intercept = "free"
+            with pytest.raises(ValueError, match="'free' is not available on a cluster, where"):
+                free.fit(rows, y)
             model = OnCluster(tol=1e-8).fit(rows, y)
             for method in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
                 found, expected = getattr(model, method)(rows).compute(), getattr(here, method)(X)

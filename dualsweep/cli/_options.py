@@ -16,6 +16,7 @@ import typer
 
 from .._parameters import OneOf, Parameter, Whole, either, parameters_of
 from ..losses import LOSSES, REGRESSION_LOSSES
+from ..training.formulations import FORMULATIONS
 from ..training.parameters import Choice, Classification, OfClasses, OfTargets, Regression
 
 MEGABYTE = 1 << 20
@@ -102,6 +103,14 @@ ANY_LOSS: dict[str, Any] = {
 }
 
 
+# All formulations, for commands that train or judge: that of probabilities has its own loss.
+ANY_FORMULATION: dict[str, Any] = {
+    "allowed": (OneOf(FORMULATIONS),),
+    "help": "For more than two classes: {choices}. All but ovr have a loss of their own and ignore "
+    "--loss, multinomial the logistic one; on badly scaled data ovr is faster.",
+}
+
+
 def takes(names: Collection[str], **changes: dict[str, Any]) -> Callable[[Function], Function]:
     """Return a decorator of a command: the options of these parameters are its ``**given``.
 
@@ -161,8 +170,14 @@ def parameters_of_task(task: str, given: dict[str, Any]) -> dict[str, Any]:
     for name, it in others.items():
         if name not in own and given[name] != it.default:
             raise typer.BadParameter(f"{OPTIONS[name]} applies to --task {other} only.")
-    losses = own["loss"]
-    loss = losses.default if given["loss"] is None else given["loss"]
+    losses, loss = own["loss"], given["loss"]
+    if given.get("multi_class") == "multinomial":
+        if loss not in (None, "logistic"):
+            raise typer.BadParameter(
+                f"--multi-class multinomial has the logistic loss, so leave out --loss {loss}."
+            )
+        loss = "logistic"
+    loss = losses.default if loss is None else loss
     if not losses.accepts(loss):
         raise typer.BadParameter(f"--loss {loss} is not a loss of {task}; use {_said(losses)}.")
     kept = {name: value for name, value in given.items() if name in own or name not in others}
@@ -208,7 +223,9 @@ def first_column(zero_based: bool | None) -> bool | str:
 def in_options(message: str) -> str:
     """Let a message of the library speak of options, not of parameters."""
     message = re.sub(
-        r"The '(\w+)' parameter of LinearSV[CR](?:CV)?", lambda m: OPTIONS.get(m[1], m[0]), message
+        r"The '(\w+)' parameter of (?:LinearSV[CR]|LogisticRegression)(?:CV)?",
+        lambda m: OPTIONS.get(m[1], m[0]),
+        message,
     )
     for name, option in OPTIONS.items():
         message = re.sub(rf"(?<![\w./-]){name}=[\"']?([\w.+-]+)[\"']?", rf"{option} \1", message)

@@ -10,8 +10,20 @@ import typer
 
 from .._parameters import Number, parameters_of
 from ..io import load_model
+from ..training.parameters import PROBABILISTIC
 from ._command import FAILED, Command
-from ._options import ANY_LOSS, OPTIONS, Data, Force, Json, NJobs, Quiet, ZeroBased, takes
+from ._options import (
+    ANY_FORMULATION,
+    ANY_LOSS,
+    OPTIONS,
+    Data,
+    Force,
+    Json,
+    NJobs,
+    Quiet,
+    ZeroBased,
+    takes,
+)
 
 if TYPE_CHECKING:
     from ..estimators import LinearSVC, LinearSVR, LogisticRegression
@@ -32,7 +44,7 @@ UNRECORDED = AS_THE_MODEL | {"show_default": "the model's; LIBLINEAR does not re
     C=UNRECORDED | {"help": "C of the problem to judge the model by."},
     loss=ANY_LOSS | AS_THE_MODEL,
     epsilon=UNRECORDED | {"help": "Epsilon of regression."},
-    multi_class=AS_THE_MODEL | {"help": "For more than two classes: {choices}."},
+    multi_class=ANY_FORMULATION | AS_THE_MODEL | {"help": "For more than two classes: {choices}."},
     intercept=AS_THE_MODEL,
     tol={"allowed": (Number(least=0.0),), "help": "Relative gap to prove."},
     max_iter={"help": "Most epochs to look for a bound."},
@@ -94,7 +106,7 @@ def certify(
                 f"{OPTIONS[name]} applies to {other}, but {model_file} is not for that."
             )
         if isinstance(model, estimators.LogisticRegression):
-            model = _with_a_loss(model)
+            model = _as_judged(model, changes)
         model.set_params(**changes)
         model._validate_params()
         width = {"n_features": model.n_features_in_, "zero_based": zero_based, "n_jobs": n_jobs}
@@ -135,23 +147,32 @@ def certify(
             command.code = FAILED
 
 
-def _with_a_loss(model: LogisticRegression) -> LinearSVC:
-    """Return a model as one that may be judged by another loss."""
+def _as_judged(
+    model: LogisticRegression, changes: dict[str, Any]
+) -> LinearSVC | LogisticRegression:
+    """Return a model as one of the loss that it is judged by; take that out of the changes."""
     from ..estimators import LinearSVC
 
+    formulation = changes.get("multi_class", model.multi_class)
+    if changes.get("loss", "logistic") == "logistic" and formulation in PROBABILISTIC:
+        changes.pop("loss", None)
+        return model
     kept = parameters_of(LinearSVC).keys() - {"solver"}
     params = {name: value for name, value in model.get_params().items() if name in kept}
+    params["multi_class"] = "ovr"
     twin = LinearSVC(loss=model.loss, **params)
     fitted = vars(model).keys() - model.get_params().keys()
     twin.__dict__.update({name: vars(model)[name] for name in fitted})
     return twin
 
 
-def _problem(model: LinearSVC | LinearSVR) -> str:
+def _problem(model: LinearSVC | LinearSVR | LogisticRegression) -> str:
     """Return what the problem of a model is called, but for C."""
     if not hasattr(model, "classes_"):
         text = f"{model.loss} loss, epsilon = {model.epsilon:g}"
-    elif model.multi_class != "ovr":
+    elif model.multi_class not in PROBABILISTIC or (
+        model.multi_class == "multinomial" and len(model.classes_) > 2
+    ):
         text = model.multi_class.replace("_", "-")
     else:
         text = f"{model.loss} loss" + ", one versus the rest" * (len(model.classes_) > 2)

@@ -10,6 +10,7 @@ import typer
 
 from ._command import FAILED, Command
 from ._options import (
+    ANY_FORMULATION,
     ANY_LOSS,
     PARAMETERS,
     Data,
@@ -26,10 +27,10 @@ from ._pictures import Plot, check_picture, new_figure, save_picture
 from .train import WRITERS, certificate, destination, read_data
 
 if TYPE_CHECKING:
-    from ..estimators import LinearSVCCV, LinearSVRCV
+    from ..estimators.searching import SearchingC
 
 
-@takes(PARAMETERS.keys() - {"C", "max_time"}, loss=ANY_LOSS)
+@takes(PARAMETERS.keys() - {"C", "max_time"}, loss=ANY_LOSS, multi_class=ANY_FORMULATION)
 def cv(
     file: Data,
     output: Annotated[
@@ -70,10 +71,13 @@ def cv(
     """
     from sklearn.model_selection import KFold, StratifiedKFold
 
-    from ..estimators import LinearSVCCV, LinearSVRCV
+    from ..estimators import LinearSVCCV, LinearSVRCV, LogisticRegressionCV
 
     given = parameters_of_task(task, given)
-    kind: type[LinearSVCCV | LinearSVRCV] = LinearSVCCV
+    kind: type[SearchingC] = LinearSVCCV
+    if given.get("multi_class") == "multinomial":
+        kind = LogisticRegressionCV
+        del given["loss"]  # is its own
     splitter: type[KFold | StratifiedKFold] = StratifiedKFold
     if task == "regression":
         kind, splitter = LinearSVRCV, KFold
@@ -109,7 +113,7 @@ def cv(
             command.code = FAILED
 
 
-def _report(command: Command, model: LinearSVCCV | LinearSVRCV) -> None:
+def _report(command: Command, model: SearchingC) -> None:
     """Note what the search found, and show a row for each C."""
     scoring = model.scoring or model._default_scoring
     command.facts |= {"C": model.C_, "scoring": scoring, "selection": model.selection}
@@ -132,7 +136,7 @@ def _report(command: Command, model: LinearSVCCV | LinearSVRCV) -> None:
     )
 
 
-def _draw(model: LinearSVCCV | LinearSVRCV) -> Any:
+def _draw(model: SearchingC) -> Any:
     from ..plotting import PANELS, PathDisplay
 
     figure = new_figure(*PANELS)

@@ -12,7 +12,7 @@ import typer
 from .._interrupt import INTERRUPTED
 from .._parameters import parameters_of
 from ..io import Store, save_liblinear, save_model
-from ..io.liblinear import integer_classes
+from ..io.liblinear import classes_there
 from ..io.model import read_model
 from ..placements import load_if_it_fits, training_data
 from ..training import Context, Settings, draw_seed
@@ -21,6 +21,7 @@ from ..training.parameters import Choice
 from ..training.progress import shortfall
 from ._command import FAILED, Command, classes_of
 from ._options import (
+    ANY_FORMULATION,
     ANY_LOSS,
     PARAMETERS,
     TASKS,
@@ -42,7 +43,7 @@ COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 SUFFIXES = {".model": "liblinear", ".liblinear": "liblinear", ".txt": "liblinear"}
 
 
-@takes(PARAMETERS.keys() - parameters_of(Choice), loss=ANY_LOSS)
+@takes(PARAMETERS.keys() - parameters_of(Choice), loss=ANY_LOSS, multi_class=ANY_FORMULATION)
 def train(
     file: Data,
     output: Annotated[
@@ -86,6 +87,7 @@ def train(
 
     For example:
       dualsweep train a1a.svm
+      dualsweep train news20.svm --multi-class multinomial --intercept free
       dualsweep train rcv1.npz -C 0.5 --loss hinge --tol 1e-4 -o rcv1.model.npz
       dualsweep train news20.svm.bz2 --max-time 60 --format liblinear --force
       dualsweep train skewed.svm --class-weight 1=10 --bias 10
@@ -145,7 +147,7 @@ def read_data(
     classes = classes_of(X, y)
     model.class_weight = class_weights(model.class_weight, classes)
     if model_format == "liblinear":
-        integer_classes(classes)
+        classes_there(model, classes)
     return X, y, classes
 
 

@@ -56,6 +56,8 @@ KINDS: dict[str, list[dict[str, Any]]] = {
     method: OF_TWO_CLASSES if method == "ovr" else [{"loss": "hinge", "multi_class": method}]
     for method in OF_MARGINS
 }
+MULTINOMIAL = {"loss": "logistic", "multi_class": "multinomial"}
+KINDS["multinomial"] = [MULTINOMIAL, MULTINOMIAL | FREE]
 KINDS["free intercept"] = [loss | FREE for loss in OF_TWO_CLASSES]
 KINDS["regression"] = [
     {"loss": loss} | intercept for loss in REGRESSION_LOSSES for intercept in ({}, FREE)

@@ -29,6 +29,7 @@ from ._device import refuse_device
 from ._proof import Certificate, prove, vectors_of
 from ._validation import check_again, check_weights
 from .certified import CertifiedModel
+from .logistic import LogisticRegression
 from .svc import LinearSVC
 from .svr import LinearSVR
 
@@ -87,7 +88,8 @@ def certify(
         Loss of the problem. None means the model's own; give it if that is not a loss of
         `LinearSVC` or `LinearSVR`.
     multi_class : str, default=None
-        Formulation of the problem. None means the model's own, or one versus the rest.
+        Formulation of the problem, "multinomial" among them. None means the model's own, or one
+        versus the rest.
     epsilon : float, default=None
         Deviation of regression that costs nothing. None means the model's own; give it if the model
         has none.
@@ -222,16 +224,28 @@ def _linear_model(model: Any) -> Any:
 
 
 def _problem(model: Any, **given: Any) -> CertifiedModel:
-    """Return a `LinearSVC` or `LinearSVR` with the parameters of the problem."""
+    """Return an estimator with the parameters of the problem."""
     kind: type[CertifiedModel] = LinearSVR if _regresses(model) else LinearSVC
     table = {name: it for name, it in parameters_of(kind).items() if name in PROBLEM}
     params = {name: getattr(model, name) for name in table if hasattr(model, name)}
+    soft = params.get("multi_class") == "multinomial"
     for name in CHOICES & params.keys():  # another library's may be none of ours
         if not table[name].accepts(params[name]):
             del params[name]
-    if given.get("loss") in (None, "logistic"):
+    if given["loss"] in (None, "logistic"):
+        params |= {"multi_class": "multinomial"} if soft else {}
         params |= _implied(model)
     params |= {name: value for name, value in given.items() if name in table and value is not None}
+    if params.get("multi_class") == "multinomial":
+        if given["loss"] not in (None, "logistic"):
+            raise ValueError(
+                f"multi_class='multinomial' has the logistic loss, not {given['loss']!r}. Pass "
+                "loss='logistic', or another multi_class."
+            )
+        kind, table = LogisticRegression, table.copy()
+        params = {"intercept": "penalized"} | params
+        del table["loss"]
+        params.pop("loss", None)
     for name in ("C", "loss", "epsilon"):
         if name in table and name not in params:
             raise ValueError(

@@ -25,8 +25,8 @@ OTHERS = {
     None: "For no penalty use scikit-learn's LogisticRegression with C=np.inf, or a large C here",
     "l1": "For weights that are 0 use scikit-learn's LogisticRegression with l1_ratio=1 and "
     "solver='liblinear' or 'saga', or skglm's SparseLogisticRegression",
-    "elasticnet": "For an elastic net use scikit-learn's LogisticRegression with solver='saga', or "
-    "its SGDClassifier",
+    "elasticnet": "For an elastic net use scikit-learn's LogisticRegression with solver='saga' and "
+    "an l1_ratio between 0 and 1, or its SGDClassifier",
 }
 
 

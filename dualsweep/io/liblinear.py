@@ -25,13 +25,14 @@ MAGIC = b"solver_type"  # the start of a file
 
 # The parameters that stand for LIBLINEAR's formulations. Of two, the first is written.
 HINGE, SQUARED_HINGE, JOINT = "L2R_L1LOSS_SVC_DUAL", "L2R_L2LOSS_SVC_DUAL", "MCSVM_CS"
+LOGISTIC = {"loss": "logistic", "intercept": "penalized", "multi_class": "ovr"}
 PARAMETERS = {
     HINGE: {"loss": "hinge"},
     SQUARED_HINGE: {"loss": "squared_hinge"},
     "L2R_L2LOSS_SVC": {"loss": "squared_hinge"},
     JOINT: {"multi_class": "crammer_singer"},
-    "L2R_LR_DUAL": {"loss": "logistic", "intercept": "penalized"},
-    "L2R_LR": {"loss": "logistic", "intercept": "penalized"},
+    "L2R_LR_DUAL": LOGISTIC,
+    "L2R_LR": LOGISTIC,
     "L2R_L1LOSS_SVR_DUAL": {"loss": "epsilon_insensitive"},
     "L2R_L2LOSS_SVR_DUAL": {"loss": "squared_epsilon_insensitive"},
     "L2R_L2LOSS_SVR": {"loss": "squared_epsilon_insensitive"},
@@ -54,7 +55,8 @@ def save_liblinear(model: Any, path: str | Path, *, force: bool = False) -> None
     digits. The certificate is lost, and the epsilon of regression. The format has no name for the
     squared loss and Weston-Watkins: they are written as ``L2R_L2LOSS_SVC_DUAL`` and ``MCSVM_CS``.
     For two classes Crammer-Singer and Weston-Watkins equal the hinge loss, and are written as
-    ``L2R_L1LOSS_SVC_DUAL``.
+    ``L2R_L1LOSS_SVC_DUAL``. It has no multinomial logistic regression of more classes, which is
+    refused.
 
     Parameters
     ----------
@@ -70,7 +72,7 @@ def save_liblinear(model: Any, path: str | Path, *, force: bool = False) -> None
     weights = np.atleast_2d(coef)
     if bias > 0:
         weights = np.hstack([weights, intercept[:, None] / bias])
-    labels = [] if model.loss in REGRESSION_LOSSES else integer_classes(to_host(model.classes_))
+    labels = [] if model.loss in REGRESSION_LOSSES else classes_there(model, model.classes_)
     header = [f"solver_type {_solver_type(model, len(labels))}", f"nr_class {len(labels) or 2}"]
     if labels:
         # A single row of weights is for our second class, and for LIBLINEAR's first.
@@ -91,6 +93,16 @@ def fitted_weights(model: Any) -> tuple[Array, Array]:
     return coef, to_host(model.intercept_)
 
 
+def classes_there(model: Any, classes: Any) -> list[int]:
+    """Return classes as the format has them; ValueError if it has no such classes, or no model."""
+    if len(classes) > 2 and model.multi_class == "multinomial":
+        raise ValueError(
+            "LIBLINEAR's model format has no multinomial logistic regression of more than two "
+            "classes. Train with multi_class='ovr', or use dualsweep's own format."
+        )
+    return integer_classes(to_host(classes))
+
+
 def integer_classes(classes: Array) -> list[int]:
     """Return classes as integers of 32 bits, which LIBLINEAR reads; ValueError if they are not."""
     labels = whole_numbers(classes) if classes.dtype.kind in "iufb" else None
@@ -104,7 +116,7 @@ def integer_classes(classes: Array) -> list[int]:
 
 
 def _solver_type(model: Any, n_classes: int) -> str:
-    if n_classes > 0 and model.multi_class != "ovr":
+    if n_classes > 0 and model.multi_class not in ("ovr", "multinomial"):
         return HINGE if n_classes == 2 else JOINT
     names = (name for name, kind in PARAMETERS.items() if kind.get("loss") == model.loss)
     return next(names, SQUARED_HINGE)

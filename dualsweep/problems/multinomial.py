@@ -10,7 +10,7 @@ import numpy as np
 
 from .._symmetric import cholesky_solve, regular_cholesky
 from .._typing import Array, DualPoint
-from ..kernels.certificate import DRIFT, OF_OBJECTIVE, SHARES, squared_length
+from ..kernels.certificate import DRIFT, LOSSES, OF_OBJECTIVE, SHARES, squared_length
 from ..kernels.multinomial import (
     OF_SOFTMAX,
     MultinomialData,
@@ -272,7 +272,9 @@ class FreeMultinomialProblem(MultinomialProblem):
 
         They allow for what is left of the sums of signed dual variables. The feasible point mixes
         `theta` of z into all probabilities. A share is convex in them: it grows by at most theta
-        times that of z, which is at most the loss and the largest difference of two scores.
+        times that of z, which is at most the loss and, for what z has of other classes, the largest
+        difference of two scores. As sums are at most half of theta times the costs of their class,
+        no z_m is more than 1.5 times the part of class m in the costs.
         """
         totals = super().totals(alpha, w, length, slack, compensated=compensated)
         members, k = self.candidates, self.n_classes
@@ -282,6 +284,8 @@ class FreeMultinomialProblem(MultinomialProblem):
             reach = 2.0 * (length * np.sqrt(self.sqnorm[members]) + self.level(w))
             norms = np.sqrt(2.0 * self.sqnorm[members])
             cost = self.cost[members]
-            totals[SHARES] += 2.0 * theta * float(cost @ (log(k) + 2.0 * reach))
+            part = self.class_costs / self.class_costs.sum()
+            others = 2.0 * (1.0 - part + k * EPS)[self.y[members]]
+            totals[SHARES] += 2.0 * theta * float(totals[LOSSES] + cost @ (others * reach))
             totals[DRIFT] += 4.0 * theta * float(cost @ norms)
         return totals

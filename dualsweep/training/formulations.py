@@ -353,10 +353,25 @@ def formulation_of(
     """Return the formulation that settings ask for."""
     if settings.loss in REGRESSION_LOSSES:
         return Regression(settings, None, None)
+    logistic = settings.multi_class == "multinomial" or settings.loss == "logistic"
+    if settings.free_intercept and logistic:
+        _refuse_weightless(classes, class_weight)
     if settings.multi_class == "multinomial" and len(classes) == 2:
         # One vector of weights does, instead of two.
         return OneVersusRest(settings.but(loss="logistic"), classes, class_weight)
     return FORMULATIONS[settings.multi_class](settings, classes, class_weight)
+
+
+def _refuse_weightless(classes: Any, class_weight: ClassWeight) -> None:
+    """Raise ValueError if a class weighs nothing, whose free intercept would be minus infinity."""
+    weights = class_weight if isinstance(class_weight, dict) else {}
+    for label in classes.tolist():
+        weight = weights.get(label, 1.0)
+        if np.ndim(weight) == 0 and weight == 0:
+            raise ValueError(
+                f"class_weight is 0 for class {label!r}: without a penalty, its intercept would be "
+                "minus infinity. Leave out its rows, or use intercept='penalized'."
+            )
 
 
 def unsigned(signed: Sparse, codes: Array) -> tuple[Array, Array, Array]:

@@ -102,14 +102,16 @@ class BlockSet:
     def problems(self, settings: Settings) -> BlockProblems:
         """Return the problems to solve."""
         check_room(self.blocks.shape[1])
-        more = (
-            f"Use another, or raise memory_limit ({settings.memory_limit:,} bytes) until the "
-            "store fits"
-        )
+        more = f"or raise memory_limit ({settings.memory_limit:,} bytes) until the store fits"
         if settings.free_intercept:
-            raise ValueError(f"intercept='free' is not available block by block. {more}.")
+            raise ValueError(
+                "intercept='free' is not available block by block. LogisticRegression has it by "
+                f"default: pass intercept='penalized', {more}."
+            )
         if settings.solver == "newton":
-            raise ValueError(f"solver='newton' is not available block by block. {more}.")
+            raise ValueError(
+                f"solver='newton' is not available block by block. Use another, {more}."
+            )
         return BlockProblems(self, settings)
 
 

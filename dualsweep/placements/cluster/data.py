@@ -115,6 +115,11 @@ class ClusterSet:
 
     def problems(self, settings: Settings) -> ClusterProblems:
         """Return the problems to solve."""
+        if settings.free_intercept:
+            raise ValueError(
+                "intercept='free' is not available on a cluster, where intercepts are penalised: "
+                "the larger intercept_scaling, the less."
+            )
         return ClusterProblems(self, settings)
 
 

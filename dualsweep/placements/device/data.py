@@ -90,8 +90,9 @@ class DeviceSet:
         """Return the problems to solve."""
         if settings.free_intercept:
             raise ValueError(
-                "intercept='free' is not available on a device. Use intercept='penalized' with a "
-                "large intercept_scaling, or train on the host."
+                "intercept='free' is not available on a device. LogisticRegression has it by "
+                "default: pass intercept='penalized', with a large intercept_scaling to penalise "
+                "it less, or move X to the host."
             )
         return DeviceProblems(self, settings)
 
