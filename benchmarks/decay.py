@@ -29,7 +29,6 @@ from ratios import HERE, append, holds, load, markdown, publish, summarise
 from steps.active_set import active_set_step
 from steps.greedy import ACCURACY, greedy_step
 
-import dualsweep.problems.multiclass
 from dualsweep._threads import Workers
 from dualsweep.kernels.block_steps import block_step
 from dualsweep.kernels.multiclass import sweep_multiclass
@@ -107,7 +106,7 @@ def sweep_with(step: Any) -> Any:
 @contextmanager
 def sweeping_with(step: Any) -> Iterator[None]:
     """Let multi-class problems be swept with another block step."""
-    with patch.object(dualsweep.problems.multiclass, "sweep_multiclass", sweep_with(step)):
+    with patch.object(MulticlassProblem, "sweep_rows", staticmethod(sweep_with(step))):
         yield
 
 

@@ -62,31 +62,6 @@ print(json.dumps(found))
 """
 
 
-def new_process(words, cache, folder):
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env=os.environ | {"NUMBA_CACHE_DIR": str(cache)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout)
-
-
-def test_what_is_warm_is_not_compiled_again(tmp_path):
-    """From an empty cache: nothing that another test has compiled is there.
-
-    Of sparse rows; tests/test_wheel.py has dense ones.
-    """
-    kinds = ["-m", "dualsweep", "warm-up", "--layouts", "sparse", "--types", "float32", "--json"]
-    cache = tmp_path / "cache"
-    assert new_process(kinds, cache, tmp_path)["compiled"] > 0
-    assert new_process(["-c", FITS, "sparse", "float32"], cache, tmp_path) == {}
-    assert new_process(["-c", CALLS], cache, tmp_path) == 0
-    assert new_process(kinds, cache, tmp_path)["compiled"] == 0
-
-
 def test_kinds_that_there_are_not():
     result = run("warm-up", "--types", "float16")
     assert result.exit_code == 2

@@ -8,14 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_warm_up import FITS
+from test_warm_up import CALLS, FITS
 
 from dualsweep._numba import LEVELS
 
 pytest.importorskip("hatchling")
-pytestmark = pytest.mark.skipif(
-    platform.machine() not in LEVELS, reason="no kernels are made for this kind of processor"
-)
+pytestmark = [
+    pytest.mark.xdist_group("wheel"),  # which is built once
+    pytest.mark.skipif(
+        platform.machine() not in LEVELS, reason="no kernels are made for this kind of processor"
+    ),
+]
 ROOT = Path(__file__).parent.parent
 
 # The first fit of a process; prints where the package is, what compiled, and the relative gap.
@@ -72,7 +75,7 @@ def run(installed, cache, words, **environment):
     kept = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
     own = {"PYTHONPATH": str(installed), "NUMBA_CACHE_DIR": str(cache), **environment}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", *words],
+        [sys.executable, "-W", "ignore", *words],
         cwd=installed.parent,
         env=kept | own,
         capture_output=True,
@@ -85,20 +88,28 @@ def run(installed, cache, words, **environment):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_first_fit_compiles_nothing(installed, tmp_path, kind):
-    place, compiled, gap = run(installed, tmp_path, [FIRST, kind])
+    place, compiled, gap = run(installed, tmp_path, ["-c", FIRST, kind])
     assert Path(place).is_relative_to(installed)
     assert compiled == 0
     assert 0.0 <= gap <= 1e-3
     assert not list(tmp_path.rglob("*.nbc"))
 
 
-def test_no_fit_compiles_anything(installed, tmp_path):
-    """Of dense rows; tests/test_warm_up.py has those of sparse ones."""
-    assert run(installed, tmp_path, [FITS, "dense", "float64"]) == {}
+@pytest.mark.parametrize("kind", [("dense", "float64"), ("sparse", "float32")])
+def test_what_warm_up_has_compiled_is_not_compiled_again(installed, tmp_path, kind):
+    """The kernels of a wheel are those that ``dualsweep warm-up`` compiles."""
+    assert run(installed, tmp_path, ["-c", FITS, *kind]) == {}
+    layout, dtype = kind
+    words = ["-m", "dualsweep", "warm-up", "--layouts", layout, "--types", dtype, "--json"]
+    assert run(installed, tmp_path, words)["compiled"] == 0
+
+
+def test_predictions_compile_nothing(installed, tmp_path):
+    assert run(installed, tmp_path, ["-c", CALLS]) == 0
 
 
 def test_other_processors_compile(installed, tmp_path):
-    _, compiled, gap = run(installed, tmp_path, [FIRST, "dense"], NUMBA_CPU_NAME="generic")
+    _, compiled, gap = run(installed, tmp_path, ["-c", FIRST, "dense"], NUMBA_CPU_NAME="generic")
     assert compiled > 0
     assert 0.0 <= gap <= 1e-3
 
@@ -111,7 +122,7 @@ def test_what_is_damaged_compiles(installed, tmp_path):
         path.write_bytes(content[: len(content) // 2])
         damaged += 1
     assert damaged
-    _, compiled, gap = run(installed, tmp_path, [FIRST, "dense"])
+    _, compiled, gap = run(installed, tmp_path, ["-c", FIRST, "dense"])
     assert compiled > 0
     assert 0.0 <= gap <= 1e-3
-    assert run(installed, tmp_path, [FIRST, "dense"])[1] == 0
+    assert run(installed, tmp_path, ["-c", FIRST, "dense"])[1] == 0
