@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_warm_up import CALLS, FITS
 
 from dualsweep._numba import LEVELS
 
@@ -48,6 +47,56 @@ model = {
 model.predict(sparse)
 print(json.dumps([dualsweep.__file__, len(compiled), model.relative_gap_]))
 """
+# Predictions, proofs and the command line.
+CALLS = """
+import numpy as np, scipy.sparse as sp
+from dualsweep import LinearSVC, _jit
+compiled = []
+_jit.on_compilation.append(lambda: compiled.append(1))
+rng = np.random.default_rng(0)
+X, y = sp.csr_array(rng.normal(size=(60, 5)).astype(np.float32)), np.arange(60) % 3
+for method in ("ovr", "crammer_singer", "weston_watkins"):
+    model = LinearSVC(multi_class=method, C=0.01, tol=0.01, random_state=0).fit(X, y)
+    model.predict(X)
+    model.save_proof("proof", X, y, force=True)
+from dualsweep.cli import app
+open("a.svm", "w").write("1 1:1\\n-1 2:1\\n")
+for words in (["train", "a.svm", "-q"], ["predict", "a.model.npz", "a.svm", "-o", "out"]):
+    app(words, standalone_mode=False)
+print(len(compiled))
+"""
+
+
+# Fits of each kind that there is, and what compiled, as JSON.
+FITS = """
+import itertools, json, sys, warnings
+import numpy as np, scipy.sparse as sp
+from dualsweep import LinearSVC, LinearSVR, LogisticRegression, _jit
+from dualsweep.losses import LOSSES, REGRESSION_LOSSES
+warnings.simplefilter("ignore")
+compiled, found = [], {}
+_jit.on_compilation.append(lambda: compiled.append(1))
+rng = np.random.default_rng(0)
+X, y = rng.normal(size=(120, 5)).astype(sys.argv[2]), np.arange(120) % 3
+rows = sp.csr_array(X) if sys.argv[1] == "sparse" else X
+intercepts = [{}, {"intercept": "free"}, {"fit_intercept": False}]
+kinds = [(LinearSVC, i | {"loss": loss}) for i in intercepts for loss in LOSSES]
+kinds += [(LinearSVR, i | {"loss": loss}) for i in intercepts for loss in REGRESSION_LOSSES]
+for method, i in itertools.product(("crammer_singer", "weston_watkins"), intercepts[::2]):
+    kinds.append((LinearSVC, i | {"multi_class": method, "loss": "hinge"}))
+kinds += [(LogisticRegression, i) for i in intercepts]
+for (kind, options), solver, C, tol in itertools.product(
+    kinds, ("auto", "sweep", "newton"), (0.01, 100.0), (1e-2, 1e-7)
+):
+    for target in (y, y > 0) if kind is not LinearSVR else (X[:, 0] + 0.1 * y,):
+        model = kind(solver=solver, C=C, tol=tol, max_iter=200, random_state=0, **options)
+        model.fit(rows, target).predict(rows)
+        if compiled:
+            found[repr(model)] = len(compiled)
+        compiled.clear()
+print(json.dumps(found))
+"""
+
 KINDS = [
     *("dense", "sparse", "long indices", "crammer_singer", "weston_watkins", "regression"),
     *("logistic", "search"),

@@ -38,6 +38,51 @@ print(json.dumps(loaded))
 """
 
 
+# The code that other kernels would be linked with is three quarters of a kernel. It is kept for
+# functions that kernels call, which may have to be compiled elsewhere, for other losses. Of the
+# others, stubs with the names of their symbols are left, by which numba finds these.
+STRIP = """
+import pickle, pkgutil, sys
+from importlib import import_module
+from pathlib import Path
+from zlib import crc32
+import llvmlite.binding as llvm
+import dualsweep
+from dualsweep import _content
+
+def stubs(bitcode):
+    module = llvm.parse_bitcode(bitcode)
+    lines = [f'target triple = "{module.triple}"', f'target datalayout = "{module.data_layout}"']
+    for symbols, stub in (
+        (module.functions, 'define void @"{}"() {{ ret void }}'),
+        (module.global_variables, '@"{}" = global i8 0'),
+    ):
+        known = (symbol for symbol in symbols if not symbol.is_declaration)
+        lines += [stub.format(symbol.name) for symbol in known if symbol.linkage.name != "private"]
+    return llvm.parse_assembly("\\n".join(lines)).as_bitcode()
+
+for module in pkgutil.walk_packages(dualsweep.__path__, "dualsweep."):
+    if "__main__" not in module.name and ".distributed" not in module.name:
+        import_module(module.name)
+kernels = {}
+for name, module in list(sys.modules.items()):
+    if name.startswith("dualsweep."):
+        kernels |= {
+            (kernel.py_func.__module__, kernel.py_func.__qualname__): kernel.py_func
+            for kernel in vars(module).values() if hasattr(kernel, "py_func")
+        }
+for kernel in kernels.values():
+    _content.digest(kernel, {})
+called = {used for _, uses in _content._known.values() for used in uses}
+for path in Path(sys.argv[1]).rglob("*.nbc"):
+    if kernels[path.parent.name, path.name.partition(".")[0]] not in called:
+        stamp, key, ((name, kind, (code, bitcode)), *rest) = pickle.loads(path.read_bytes())
+        kernel = (name, kind, (code, stubs(bitcode))), *rest
+        data = pickle.dumps((stamp, key, kernel), protocol=-1)
+        path.write_bytes(data + crc32(data).to_bytes(4, "big"))
+"""
+
+
 def make_kernels(folder: Path, best: bool) -> None:
     """Compile all kernels into a folder, and leave out those that Python does not call.
 
@@ -55,6 +100,7 @@ def make_kernels(folder: Path, best: bool) -> None:
     for path in folder.rglob("*"):
         if path.name == ".lock" or (path.suffix == ".nbc" and str(path) not in loaded):
             path.unlink()
+    subprocess.run([sys.executable, "-c", STRIP, str(folder)], check=True)
     for path in folder.rglob("*.nbi"):
         if not list(path.parent.glob(f"{path.stem}.*.nbc")):
             path.unlink()
