@@ -36,7 +36,7 @@ print(len(compiled))
 FITS = """
 import itertools, json, sys, warnings
 import numpy as np, scipy.sparse as sp
-from dualsweep import LinearSVC, LinearSVR, _jit
+from dualsweep import LinearSVC, LinearSVR, LogisticRegression, _jit
 from dualsweep.losses import LOSSES, REGRESSION_LOSSES
 warnings.simplefilter("ignore")
 compiled, found = [], {}
@@ -49,10 +49,11 @@ kinds = [(LinearSVC, i | {"loss": loss}) for i in intercepts for loss in LOSSES]
 kinds += [(LinearSVR, i | {"loss": loss}) for i in intercepts for loss in REGRESSION_LOSSES]
 for method, i in itertools.product(("crammer_singer", "weston_watkins"), intercepts[::2]):
     kinds.append((LinearSVC, i | {"multi_class": method, "loss": "hinge"}))
+kinds += [(LogisticRegression, i) for i in (*intercepts, {"intercept": "penalized"})]
 for (kind, options), solver, C, tol in itertools.product(
     kinds, ("auto", "sweep", "newton"), (0.01, 100.0), (1e-2, 1e-7)
 ):
-    for target in (y, y > 0) if kind is LinearSVC else (X[:, 0] + 0.1 * y,):
+    for target in (X[:, 0] + 0.1 * y,) if kind is LinearSVR else (y, y > 0):
         model = kind(solver=solver, C=C, tol=tol, max_iter=200, random_state=0, **options)
         model.fit(rows, target).predict(rows)
         if compiled:
