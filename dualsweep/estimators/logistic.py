@@ -106,6 +106,14 @@ class LogisticRegression(ProbableClassifier, CertifiedModel, LogisticClassificat
     the term ``1/2 (b / intercept_scaling)^2`` as well.) The dual variables are ``C_i`` times the
     probability of the class that a row does not have.
 
+    For more classes, each m has weights w_m and an intercept b_m, and with the row's own class y::
+
+        P(W, b) = 1/2 sum_m |w_m|^2
+                  + sum_i C_i * (log sum_m exp(w_m.x_i + b_m) - (w_y.x_i + b_y))
+
+    is minimised (multinomial logistic regression); ``multi_class="ovr"`` minimises P(w, b) for each
+    class versus the rest. Intercepts that are free add up to 0.
+
     It drops in for scikit-learn's `LogisticRegression` with the l2 penalty: the same objective, the
     same model to within `tol`. See docs/guide/logistic.md.
 
