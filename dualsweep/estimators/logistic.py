@@ -162,7 +162,8 @@ class LogisticRegression(ProbableClassifier, CertifiedModel, LogisticClassificat
 
         For one versus the rest of more than two classes, it is a
         `sklearn.multiclass.OneVsRestClassifier` of these. A penalised intercept has a counterpart
-        in the solver "liblinear" alone, which the model then names.
+        in the solver "liblinear" alone, which the model then names. Multinomial models with one
+        have none: such a model predicts, but trained again it would have a free intercept.
 
         Examples
         --------
@@ -178,7 +179,8 @@ class LogisticRegression(ProbableClassifier, CertifiedModel, LogisticClassificat
         from sklearn.preprocessing import LabelBinarizer
 
         shared = ("C", "fit_intercept", "intercept_scaling", "class_weight", "random_state")
-        penalised = self.fit_intercept and self.intercept == "penalized"
+        alone = len(self.classes_) == 2 or self.multi_class == "ovr"
+        penalised = alone and self.fit_intercept and self.intercept == "penalized"
         model = self._as(Peer, shared, solver="liblinear" if penalised else "lbfgs")
         model.n_iter_ = np.array([self.n_iter_])
         if len(self.classes_) == 2 or self.multi_class != "ovr":
