@@ -18,9 +18,18 @@ from scipy.special import logsumexp
 from sklearn import config_context
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import log_loss
 
 import dualsweep.placements.device.rows as rows_module
-from dualsweep import LinearSVC, LinearSVCCV, LinearSVR, certify, compare_multiclass, svc_path
+from dualsweep import (
+    LinearSVC,
+    LinearSVCCV,
+    LinearSVR,
+    LogisticRegression,
+    certify,
+    compare_multiclass,
+    svc_path,
+)
 from dualsweep._host import to_host
 from dualsweep.estimators._device import _compat, space_of
 from dualsweep.io import load_model, save_liblinear, save_model
@@ -786,6 +795,13 @@ def test_a_linear_probe_from_tensors_to_predictions(monkeypatch, capsys):
     check_agreement(model, reference)
     assert accuracy == pytest.approx(reference.score(X[1200:].numpy(), y[1200:]), abs=0.03)
     assert f"{accuracy:.3f}" in capsys.readouterr().out
+    model, accuracy = linear_probe.main([*options, "--probabilities"])
+    reference = LogisticRegression(C=model.C_, tol=1e-3, intercept="penalized", random_state=0)
+    reference.fit(X[:1200].numpy(), y[:1200])
+    check_agreement(model, reference)
+    loss = log_loss(y[1200:], reference.predict_proba(X[1200:].numpy()))
+    said = float(capsys.readouterr().out.rpartition(" ")[2])
+    assert said == pytest.approx(loss, abs=0.02)
 
 
 def test_the_precision_of_torch_is_restored_whatever_threads_do():

@@ -182,6 +182,19 @@ def test_to_scikit_learn(cancer):
         np.testing.assert_allclose(again.coef_, model.coef_, atol=1e-3)
 
 
+@pytest.mark.parametrize("how", [{}, {"intercept": "penalized"}, {"fit_intercept": False}])
+def test_many_classes_to_scikit_learn(iris, how):
+    X, y = iris
+    model = LogisticRegression(C=0.3, **TIGHT, **how).fit(X, y)
+    twin = model.to_sklearn()
+    assert isinstance(twin, Peer)
+    assert twin.solver == "lbfgs"  # earlier releases divide by sums where it is liblinear
+    np.testing.assert_allclose(twin.predict_proba(X), model.predict_proba(X), atol=1e-14)
+    if how != {"intercept": "penalized"}:
+        again = clone(twin).set_params(tol=1e-10, max_iter=10_000).fit(X, y)
+        np.testing.assert_allclose(again.coef_, model.coef_, atol=1e-3)
+
+
 def test_warm_starts_and_paths(cancer):
     X, y = cancer
     path = logistic_path(X, y, [0.01, 1.0, 10.0], **TIGHT)

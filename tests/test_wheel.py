@@ -84,7 +84,7 @@ kinds = [(LinearSVC, i | {"loss": loss}) for i in intercepts for loss in LOSSES]
 kinds += [(LinearSVR, i | {"loss": loss}) for i in intercepts for loss in REGRESSION_LOSSES]
 for method, i in itertools.product(("crammer_singer", "weston_watkins"), intercepts[::2]):
     kinds.append((LinearSVC, i | {"multi_class": method, "loss": "hinge"}))
-kinds += [(LogisticRegression, i) for i in intercepts]
+kinds += [(LogisticRegression, i) for i in (*intercepts, {"intercept": "penalized"})]
 for (kind, options), solver, C, tol in itertools.product(
     kinds, ("auto", "sweep", "newton"), (0.01, 100.0), (1e-2, 1e-7)
 ):

@@ -19,7 +19,8 @@ class LogisticRegression(OnCluster, InMemory, without=(*ELSEWHERE, "l1_ratio")):
         P(w, b) = 1/2 |w|^2 + 1/2 (b / intercept_scaling)^2
                   + sum_i C_i * log(1 + exp(-y_i (w.x_i + b)))
 
-    to ``P - D <= tol * P``, over rows in the partitions of a cluster.
+    to ``P - D <= tol * P``, over rows in the partitions of a cluster; for more than two classes the
+    multinomial objective, or that of each class versus the rest.
 
     Parameters
     ----------

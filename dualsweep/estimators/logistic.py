@@ -106,6 +106,14 @@ class LogisticRegression(ProbableClassifier, CertifiedModel, LogisticClassificat
     the term ``1/2 (b / intercept_scaling)^2`` as well.) The dual variables are ``C_i`` times the
     probability of the class that a row does not have.
 
+    For more classes, each m has weights w_m and an intercept b_m, and with the row's own class y::
+
+        P(W, b) = 1/2 sum_m |w_m|^2
+                  + sum_i C_i * (log sum_m exp(w_m.x_i + b_m) - (w_y.x_i + b_y))
+
+    is minimised (multinomial logistic regression); ``multi_class="ovr"`` minimises P(w, b) for each
+    class versus the rest. Intercepts that are free add up to 0.
+
     It drops in for scikit-learn's `LogisticRegression` with the l2 penalty: the same objective, the
     same model to within `tol`. See docs/guide/logistic.md.
 
@@ -154,7 +162,8 @@ class LogisticRegression(ProbableClassifier, CertifiedModel, LogisticClassificat
 
         For one versus the rest of more than two classes, it is a
         `sklearn.multiclass.OneVsRestClassifier` of these. A penalised intercept has a counterpart
-        in the solver "liblinear" alone, which the model then names.
+        in the solver "liblinear" alone, which the model then names. Multinomial models with one
+        have none: such a model predicts, but trained again it would have a free intercept.
 
         Examples
         --------
@@ -170,7 +179,8 @@ class LogisticRegression(ProbableClassifier, CertifiedModel, LogisticClassificat
         from sklearn.preprocessing import LabelBinarizer
 
         shared = ("C", "fit_intercept", "intercept_scaling", "class_weight", "random_state")
-        penalised = self.fit_intercept and self.intercept == "penalized"
+        alone = len(self.classes_) == 2 or self.multi_class == "ovr"
+        penalised = alone and self.fit_intercept and self.intercept == "penalized"
         model = self._as(Peer, shared, solver="liblinear" if penalised else "lbfgs")
         model.n_iter_ = np.array([self.n_iter_])
         if len(self.classes_) == 2 or self.multi_class != "ovr":

@@ -199,9 +199,10 @@ class OfProbabilities(OfClasses, without=("loss",)):
     multi_class: str = parameter(
         PROBABILISTIC[0],
         OneOf(PROBABILISTIC),
-        text="What to train for k > 2 classes: k binary problems, one versus the rest, whose "
-        "probabilities are divided by their sum; or, where there is such a choice, one problem "
-        "over all classes.",
+        text='What to train for k > 2 classes. "multinomial" is one problem over all classes, '
+        "whose probabilities are ``exp(w_m.x + b_m)`` divided by their sum over the classes m; "
+        '"ovr" is k binary problems, one versus the rest, whose probabilities are divided by their '
+        "sum.",
         identifies=True,
     )
 
@@ -279,7 +280,7 @@ class Training(Parameters):
         "and neither shifting the features nor the targets changes more than b: for features far "
         "from 0 and classes of very different size. That is trained by Newton steps where there "
         "are few features, else by sweeps for a sequence of penalised intercepts. It is for "
-        "regression, two classes and one-versus-rest, in memory.",
+        "regression, two classes, one-versus-rest and the multinomial loss, in memory.",
         identifies=True,
         metavar="INTERCEPT",
         help="Whether the intercept counts in the penalty: {choices}.",
