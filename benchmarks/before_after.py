@@ -21,6 +21,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
+from benchmark_utils.workers import Worker, take_turns
 
 HERE = Path(__file__).resolve().parent
 CELLS = {  # parameters of the fits
@@ -50,6 +51,7 @@ for line in sys.stdin:
         positive = json.loads(sys.argv[2]).get(name)
         held = {name: (X, y if positive is None else y == positive)}
     model = LinearSVC(random_state=0, **params)
+    print("null", flush=True)  # see Worker
     started = process_time()
     model.fit(*held[name])
     seconds = process_time() - started
@@ -69,18 +71,11 @@ class Version:
     def __init__(self, root: Path) -> None:
         # Python looks where it is started first.
         self.place = {"cwd": root, "env": {**os.environ, "OMP_NUM_THREADS": "1"}}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(HERE), json.dumps(POSITIVE)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            **self.place,
-        )
+        command = [sys.executable, "-c", WORKER, str(HERE), json.dumps(POSITIVE)]
+        self.worker = Worker(command, **self.place)
 
     def fit(self, name: str, params: dict) -> list[float]:
-        self.process.stdin.write(json.dumps([name, params]) + "\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
+        return self.worker.ask([name, params])
 
     def start(self, cold: bool) -> float:
         """Return seconds of a process that fits once, with an empty cache of kernels if cold."""
@@ -112,13 +107,14 @@ class Times(NamedTuple):
         )
 
 
-def take_turns(before, after, repeats: int) -> Times:
-    """Call both as often, who is first taking turns."""
-    times = np.empty((2, repeats))
-    for repeat in range(repeats):
-        for which in (0, 1) if repeat % 2 else (1, 0):
-            times[which, repeat] = (before, after)[which]()
-    return Times(*times)
+def time(version: Version, name: str, params: dict) -> float:
+    """Return the processor time of a fit."""
+    return version.fit(name, params)[0]
+
+
+def compare(fits, repeats: int) -> Times:
+    """Return what the version before and the one after took, in turns."""
+    return Times(*np.array(take_turns(fits, repeats)))
 
 
 def main() -> None:
@@ -136,11 +132,8 @@ def main() -> None:
                 params = {"C": C, **params}
                 first, second = before.fit(name, params), after.fit(name, params)
                 repeats = arguments.repeats if first[0] < 5 else 3
-                times = take_turns(
-                    lambda: before.fit(name, params)[0],  # noqa: B023
-                    lambda: after.fit(name, params)[0],  # noqa: B023
-                    repeats,
-                )
+                fits = [partial(time, version, name, params) for version in (before, after)]
+                times = compare(fits, repeats)
                 ratios.append(times.ratio)
                 same = "" if first[1:] == second[1:] else "  not bitwise the same"
                 print(times.row(f"{name} {params}") + same, flush=True)
@@ -151,7 +144,7 @@ def main() -> None:
         starts = [partial(version.start, cold=what == "first fit") for version in (before, after)]
         for start in starts:
             start()
-        print(take_turns(*starts, 2 * arguments.repeats).row(what), flush=True)
+        print(compare(starts, 2 * arguments.repeats).row(what), flush=True)
 
 
 if __name__ == "__main__":
