@@ -23,6 +23,7 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from math import inf, isfinite
 from pathlib import Path
@@ -264,7 +265,11 @@ def work(data: str, name: str, threads: int) -> None:
         question = json.loads(line)
         rows.prepare(question["form"])
         print("null", file=say, flush=True)
-        print(json.dumps(rows.fit(**question)), file=say, flush=True)
+        try:
+            answer = rows.fit(**question)
+        except Exception as error:  # of any kind: the others go on
+            answer = {"failed": repr(error)}
+        print(json.dumps(answer), file=say, flush=True)
 
 
 # ------------------------------------------------------------------------------------ measuring
@@ -287,7 +292,7 @@ class Run(NamedTuple):
     form: str
     tol: float
     seconds: list[float]  # turn by turn, or of the climb alone
-    limit: float | None = None  # seconds after which it was stopped
+    limit: float | None = None  # seconds after which it was stopped; None if no tolerance did
 
 
 class Field:
@@ -314,14 +319,24 @@ class Field:
             worker.stop()
 
     def fit(self, name: str, threads: int, cap: float | None = None, **question: Any) -> Any:
-        """Return seconds and the objective of a fit, or None if it was stopped."""
-        answer = self.workers[name, threads].ask(question, cap)
-        if answer is not None and self.clock == "cpu":
+        """Return seconds and the objective of a fit, "failed", or None if it was stopped."""
+        try:
+            answer = self.workers[name, threads].ask(question, cap)
+        except (RuntimeError, OSError) as error:  # the process ended
+            self.workers[name, threads].stop()
+            answer = {"failed": repr(error)}
+        if answer is None:
+            return None
+        if "failed" in answer:
+            print(f"{name}, {question}: {answer['failed']}", file=sys.stderr)
+        elif self.clock == "cpu":
             answer["seconds"] = answer["cpu"]
         return answer
 
     def again(self, run: Run, C: float) -> float:
-        return self.fit(run.contender, run.threads, form=run.form, C=C, tol=run.tol)["seconds"]
+        """Return the seconds of a fit once more."""
+        answer = self.fit(run.contender, run.threads, form=run.form, C=C, tol=run.tol)
+        return answer.get("seconds", inf)
 
 
 def start(data: str, name: str, threads: int) -> Worker:
@@ -339,31 +354,33 @@ def climb(
     optimum: float,
     limits: dict[float, float],
     first: float,
-) -> dict[float, Run]:
-    """Return the fastest fit within each target, from the tolerance `first` downwards.
+) -> tuple[dict[float, Run], bool]:
+    """Return the fastest fit within each target, and whether a fit was stopped.
 
-    A fit is stopped at the limit of the targets that are left.
+    Tolerances go from `first` downwards. A fit is stopped at the limit of the targets left.
     """
     found: dict[float, Run] = {}
+    stopped = False
     for form in forms:
         left = dict(limits)
         for tol in [tol for tol in TOLS if tol <= 1.001 * first]:
             answer = field.fit(name, threads, max(left.values()), form=form, C=C, tol=tol)
-            if answer is None:
+            stopped |= answer is None
+            if answer is None or "failed" in answer:
                 break
-            seconds = answer["seconds"]
-            if seconds < 1.0:  # what is called first is slow at times
-                again = field.fit(name, threads, form=form, C=C, tol=tol)
-                seconds = min(seconds, again["seconds"])
+            run = Run(name, threads, 0.0, form, tol, [answer["seconds"]])
+            if answer["seconds"] < 0.5:  # what is called first is slow at times
+                run.seconds.extend(field.again(run, C) for _ in range(2))
+            seconds = min(run.seconds)
             for target, limit in limits.items():
                 if answer["objective"] > (1.0 + target) * optimum or seconds > limit:
                     continue
                 left.pop(target, None)
                 if target not in found or seconds < found[target].seconds[0]:
-                    found[target] = Run(name, threads, target, form, tol, [seconds])
+                    found[target] = run._replace(target=target, seconds=[seconds])
             if not left:
                 break
-    return found
+    return found, stopped
 
 
 def measure(field: Field, data: str, C: float, threads: Sequence[int], args: Any) -> dict:
@@ -373,21 +390,32 @@ def measure(field: Field, data: str, C: float, threads: Sequence[int], args: Any
     reference = field.fit(OURS, most, **question)
     optimum = reference["objective"]
 
-    def find(name: str, t: int, limits: dict[float, float], earlier: dict[float, Run]) -> dict:
+    def find(name: str, t: int, limits: dict[float, float]) -> dict[float, Run]:
+        """Return the fastest fits, and add them to the runs, or that there are none."""
         contender = CONTENDERS[name]
-        if not earlier:
-            return climb(
+        earlier = found_by.get(name)  # with one thread
+        if earlier is None:
+            found, stopped = climb(
                 field, name, t, contender.forms, C, optimum, limits, contender.first_tol
             )
-        found: dict[float, Run] = {}
-        for target, run in earlier.items():
-            limit = {target: limits[target]}
-            found |= climb(field, name, t, [run.form], C, optimum, limit, run.tol)
+            found_by[name] = found
+        else:  # nobody gets from two threads what these limits leave to those who are not there
+            found, stopped = {}, not earlier
+            for target, run in earlier.items():
+                limit = {target: limits[target]}
+                one, out_of_time = climb(field, name, t, [run.form], C, optimum, limit, run.tol)
+                found, stopped = found | one, stopped or out_of_time
+        for target in TARGETS:
+            limit = limits[target] if stopped else None
+            runs.append(found.get(target, Run(name, t, target, "", 0.0, [], limit)))
         return found
 
     runs: list[Run] = []
+    found_by: dict[str, dict[float, Run]] = {}
     unlimited = dict.fromkeys(TARGETS, args.reference)
-    ours = find(OURS, threads[0], unlimited, {})
+    for t in threads:
+        find(OURS, t, unlimited)
+    ours = found_by[OURS]
     caps = {
         target: max(args.least, args.cap * ours[target].seconds[0])
         if target in ours
@@ -395,30 +423,17 @@ def measure(field: Field, data: str, C: float, threads: Sequence[int], args: Any
         for target in TARGETS
     }
     best = dict.fromkeys(TARGETS, inf)
-    climbed = {OURS: ours}
     for name, t in field.workers:
-        if (name, t) == (OURS, threads[0]):
-            found, limits = ours, unlimited
-        elif name == OURS:
-            limits = unlimited
-            found = find(name, t, limits, ours)
-        elif t == threads[0] or t == 1:
-            limits = {x: min(caps[x], max(args.least, args.prune * best[x])) for x in TARGETS}
-            found = climbed[name] = find(name, t, limits, {})
-        else:  # with more threads, those that got there with one
-            limits = {x: min(caps[x], max(args.least, args.prune * best[x])) for x in TARGETS}
-            found = find(name, t, limits, climbed[name]) if climbed[name] else {}
-        for target in TARGETS:
-            stopped = Run(name, t, target, "", 0.0, [], limits[target])
-            runs.append(found.get(target, stopped))
-            if name != OURS and target in found:
-                best[target] = min(best[target], found[target].seconds[0])
+        if name == OURS:
+            continue
+        limits = {x: min(caps[x], max(args.least, args.prune * best[x])) for x in TARGETS}
+        for target, run in find(name, t, limits).items():
+            best[target] = min(best[target], *run.seconds)
 
     chosen = take_part(runs, threads, args.close)
     settings = list(dict.fromkeys((r.contender, r.threads, r.form, r.tol) for r in chosen))
     fits = [
-        lambda r=r: field.again(Run(r[0], r[1], 0.0, r[2], r[3], []), C)  # noqa: B023
-        for r in settings
+        partial(field.again, Run(name, t, 0.0, form, tol, []), C) for name, t, form, tol in settings
     ]
     times = dict(zip(settings, take_turns(fits, args.repeats), strict=True))
     runs = [
@@ -448,11 +463,14 @@ def take_part(runs: list[Run], threads: Sequence[int], close: float) -> list[Run
 
 
 def peers_of(runs: Iterable[Run], target: float, threads: int) -> list[Run]:
-    """Return the runs of peers that may be compared with ours on so many threads."""
+    """Return the runs of peers that may be compared with ours on so many threads.
+
+    What is within a tight target is within a loose one.
+    """
     return [
         run
         for run in runs
-        if run.contender != OURS and run.target == target and run.threads <= threads
+        if run.contender != OURS and run.target <= target and run.threads <= threads
     ]
 
 
@@ -484,16 +502,18 @@ def compare(cell: dict) -> list[Row]:
     rows = []
     for target, cap in zip(TARGETS, cell["caps"], strict=True):
         for threads in cell["threads"]:
-            [ours] = [
-                run
+            ours = [
+                run.seconds or [inf]
                 for run in runs
-                if (run.contender, run.target, run.threads) == (OURS, target, threads)
+                if (run.contender, run.threads) == (OURS, threads) and run.target <= target
             ]
-            times = ours.seconds or [inf]
+            times = min(ours, key=median)
             shown: dict[str, tuple[float, str]] = {}
             for run in peers_of(runs, target, threads):
                 seconds = median(run.seconds) if run.seconds else inf
-                words = f"{seconds:.3g}" if run.seconds else f"> {run.limit:.3g}"
+                words = f"{seconds:.3g}" if run.seconds else "-"
+                if not run.seconds and run.limit is not None:
+                    words = f"> {run.limit:.3g}"
                 if run.contender not in shown or seconds < shown[run.contender][0]:
                     shown[run.contender] = seconds, words
             peers = [run for run in peers_of(runs, target, threads) if run.seconds]
@@ -543,10 +563,14 @@ def summary(rows: Sequence[Row]) -> str:
     """Return geometric means, the worst cell, and those where ours is slower and takes long."""
     lines = ["| cells | geometric mean | worst | number |", "|---|---|---|---|"]
     groups: dict[str, list[Row]] = {"all": list(rows)}
-    for row in rows:
-        threads = "1 thread" if row.threads == 1 else f"{row.threads} threads"
-        for group in (f"{row.target:g} above the optimum", threads, row.data):
-            groups.setdefault(group, []).append(row)
+    kinds: list[Callable[[Row], str]] = [
+        lambda row: f"{row.target:g} above the optimum",
+        lambda row: f"{row.threads} thread{'s' * (row.threads > 1)}",
+        lambda row: row.data,
+    ]
+    for kind in kinds:
+        for row in rows:
+            groups.setdefault(kind(row), []).append(row)
     for name, some in groups.items():
         got = [max(row.ratio, 1e-9) for row in some]
         lines.append(f"| {name} | {geometric_mean(got):.2f} | {min(got):.2f} | {len(got)} |")
@@ -574,9 +598,10 @@ def report(cells: Sequence[dict]) -> str:
     clock = {"cpu": "processor seconds", "wall": "seconds"}[cells[0].get("clock", "wall")]
     text = (
         f"Medians of {clock} from X and y until the objective, with a penalised intercept, is that "
-        "much above the optimum, relative to it. `> s`: stopped after s. The ratio is that to the "
-        "fastest peer in the same turn, from the smallest to the largest. Contenders without a "
-        "package's name are scikit-learn's solvers; Snap ML has float32."
+        "much above the optimum, relative to it. `> s`: stopped after s; `-`: no tolerance was "
+        "tight enough. The ratio is that to the fastest peer in the same turn, from the smallest "
+        "to the largest; peers that are far behind are timed once. Contenders without a package's "
+        "name are scikit-learn's solvers; Snap ML has float32."
     )
     return f"{textwrap.fill(text, 100)}\n\n{table(rows)}\n{summary(rows)}"
 
@@ -586,7 +611,8 @@ def read(path: Path) -> list[dict]:
     if not path.exists():
         return []
     cells = [json.loads(line) for line in path.read_text().splitlines()[1:]]
-    return sorted(cells, key=lambda cell: (DATA.index(cell["data"]), cell["C"]))
+    order = (*DATA, *sorted({cell["data"] for cell in cells} - {*DATA}))
+    return sorted(cells, key=lambda cell: (order.index(cell["data"]), cell["C"]))
 
 
 def append(path: Path, cell: dict) -> None:
@@ -599,7 +625,7 @@ def append(path: Path, cell: dict) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", nargs="+", default=list(DATA), choices=DATA)
+    parser.add_argument("--data", nargs="+", default=list(DATA))
     parser.add_argument("--C", nargs="+", type=float, default=[0.1, 1.0, 10.0, 100.0])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
@@ -623,7 +649,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         missing = [C for C in args.C if (data, C) not in done and not args.report]
         if not missing:
             continue
-        with Field(data, {OURS: 0, **dict.fromkeys(args.contenders)}, args.threads, args.clock) as f:
+        with Field(
+            data, {OURS: 0, **dict.fromkeys(args.contenders)}, args.threads, args.clock
+        ) as f:
             for C in missing:
                 began = perf_counter()
                 cell = {"clock": args.clock, **measure(f, data, C, args.threads, args)}

@@ -523,3 +523,135 @@ def test_the_objective_of_files_is_the_one_that_is_certified(files, tmp_path):
     assert primal(w) == pytest.approx(model.primal_objective_, rel=1e-9)
     # Newton steps reach the optimum: the two may differ by rounding alone.
     assert bound * (1 - 1e-12) <= primal(w) <= bound * (1 + 1e-5)
+
+
+# ---------------------------------------------------------------------------- logistic regression
+
+
+@pytest.fixture(scope="module")
+def logistic():
+    return load_script("logistic")
+
+
+def naive_logistic(X, y, W, C):
+    """The objective, one row at a time, the last weights being those of a constant feature."""
+    losses = 0.0
+    for x, own in zip(X.toarray().astype(float), y, strict=True):
+        scores = W @ np.append(x, 1.0)
+        if len(W) == 1:
+            scores = np.append(0.0, scores)
+        losses += np.log(np.exp(scores).sum()) - scores[own]
+    return 0.5 * np.sum(W**2) + C * losses
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_logistic_contenders_minimise_the_certified_objective(logistic, classes):
+    data = f"simulated-{classes}"
+    X, y = logistic.load(data)
+    weights, lower = logistic.fit_dualsweep(X, y, 0.7, 1e-10, 1)
+    best = logistic.objective(X, y, weights, 0.7)
+    assert best == pytest.approx(naive_logistic(X, y, weights, 0.7), rel=1e-12)
+    assert 0 <= best - lower <= 1.001e-10 * best
+    facts = logistic.Facts(X.shape[1], classes, dense=False)
+    tried = []
+    for name, contender in logistic.CONTENDERS.items():
+        slow = contender.package in ("skglm", "snapml")  # to compile, and not to be loaded here
+        if not contender.applies(facts) or slow:
+            continue
+        tried.append(name)
+        rows = X if name == logistic.OURS else logistic.with_ones(X)
+        found = contender.fit(rows.astype(np.float64), y, 0.7, 1e-6, 1)
+        found = found[0] if name == logistic.OURS else found
+        value = logistic.objective(rows, y, found, 0.7)
+        assert lower * (1 - 1e-12) <= value <= (1 + 1e-6) * best, name
+    assert len(tried) == (10 if classes == 2 else 7)
+
+
+def test_logistic_cells_are_measured_once_and_reported(logistic, tmp_path):
+    out = tmp_path / "runs.jsonl"
+
+    def measure(C):
+        some = ["--data", "simulated-2", "--contenders", "newton-cg", "--repeats", "2"]
+        logistic.main([*some, "--C", *C, "--out", str(out)])
+        return logistic.read(out)
+
+    [cell] = measure(["1"])
+    assert cell["unsure"] <= 1e-10
+    for run in cell["runs"]:
+        assert (run["contender"], run["threads"]) in [
+            ("dualsweep", 1),
+            ("dualsweep", 2),
+            ("newton-cg", 1),
+        ]
+        assert len(run["seconds"]) == 2 or run["contender"] == "newton-cg"
+        assert min(run["seconds"]) > 0
+    assert measure(["1"]) == [cell]
+    assert [cell["C"] for cell in measure(["1", "0.1"])] == [0.1, 1.0]
+    text = out.with_suffix(".md").read_text()
+    assert text.count("\n| simulated-2 | 0.1 |") == 4
+    assert "| all |" in text
+
+
+def test_logistic_regressions_are_compared_at_equal_suboptimality(logistic):
+    def run(contender, threads, target, seconds, limit=None):
+        return logistic.Run(contender, threads, target, "float32", 1e-3, seconds, limit)._asdict()
+
+    cell = {
+        "data": "a9a",
+        "C": 1.0,
+        "threads": [1, 2],
+        "unsure": 1e-11,
+        "caps": [8.0, 16.0],
+        "runs": [
+            run("dualsweep", 1, 1e-3, [1.0, 4.0, 2.0]),
+            run("dualsweep", 1, 1e-6, [2.0, 2.0, 4.0]),
+            run("dualsweep", 2, 1e-3, [1.0, 1.0, 1.0]),
+            run("dualsweep", 2, 1e-6, [0.5, 0.5, 0.5]),  # good for the loose target as well
+            run("lbfgs", 1, 1e-3, [3.0, 2.0, 4.0]),
+            run("lbfgs", 1, 1e-6, [], 16.0),
+            run("snapml", 1, 1e-3, [2.0, 4.0, 8.0]),
+            run("snapml", 2, 1e-3, [9.0]),  # too slow to take turns
+            run("snapml", 1, 1e-6, []),
+            run("snapml", 2, 1e-6, []),
+        ],
+    }
+    one, two, tight, _ = logistic.compare(cell)
+    assert one.ratios == [2.0, 0.5, 2.0]
+    assert (one.ratio, one.fastest, one.ours, one.bound) == (2.0, "lbfgs", 2.0, False)
+    assert two.ratios == [4.0, 4.0, 8.0]
+    assert (tight.ratios, tight.bound) == ([8.0, 8.0, 4.0], True)
+    assert tight.peers == {"lbfgs": "> 16", "snapml": "-"}
+
+    def words():
+        return " ".join(logistic.report([cell]).split())
+
+    text = words()
+    assert "| a9a | 1 | 1e-06 | 1 | 2 | > 16 | - | >= 8.00 (4.00 to 8.00) |" in text
+    assert "| 0.001 above the optimum | 2.83 | 2.00 | 2 |" in text
+    assert "longer than 0.05 s: none" in text
+    cell["runs"][4]["seconds"] = [0.5, 0.5, 0.5]
+    assert "longer than 0.05 s: a9a, C = 1, 0.001, threads: 1: 0.25 (lbfgs" in words()
+
+
+def test_a_worker_that_takes_too_long_is_stopped_and_started_afresh():
+    import sys
+
+    workers = load_script("benchmark_utils/workers")
+    code = (
+        "import json, sys, time\n"
+        "for count, line in enumerate(sys.stdin):\n"
+        "    print('null', flush=True)\n"
+        "    time.sleep(json.loads(line))\n"
+        "    print(count, flush=True)\n"
+    )
+    worker = workers.Worker([sys.executable, "-c", code])
+    assert [worker.ask(0), worker.ask(0, cap=600)] == [0, 1]
+    assert worker.ask(600, cap=0.01) is None
+    assert worker.ask(0) == 0
+    worker.stop()
+    gone = workers.Worker([sys.executable, "-c", "input()"])
+    with pytest.raises(RuntimeError, match="ended with code 0"):
+        gone.ask(0)
+    gone.stop()
+    turns = iter(range(6))
+    assert workers.take_turns([lambda: next(turns)] * 2, 3) == [[0, 3, 4], [1, 2, 5]]
