@@ -357,27 +357,40 @@ def climb(
 ) -> tuple[dict[float, Run], bool]:
     """Return the fastest fit within each target, and whether a fit was stopped.
 
-    Tolerances go from `first` downwards. A fit is stopped at the limit of the targets left.
+    Tolerances go from `first` downwards, a decade at a time; where one reaches a target, the one
+    half a decade looser is tried as well. A fit is stopped at the limit of the targets left.
     """
     found: dict[float, Run] = {}
     stopped = False
+
+    def attempt(form: str, tol: float, limit: float) -> set[float] | None:
+        """Fit, and return the targets that were reached; None if there was no fit."""
+        nonlocal stopped
+        answer = field.fit(name, threads, limit, form=form, C=C, tol=tol)
+        stopped |= answer is None
+        if answer is None or "failed" in answer:
+            return None
+        run = Run(name, threads, 0.0, form, tol, [answer["seconds"]])
+        if answer["seconds"] < 0.5:  # what is called first is slow at times
+            run.seconds.extend(field.again(run, C) for _ in range(2))
+        seconds = min(run.seconds)
+        reached = {x for x in limits if answer["objective"] <= (1.0 + x) * optimum}
+        for target in reached:
+            known = found[target].seconds if target in found else []
+            if seconds <= min([limits[target], *known]):
+                found[target] = run._replace(target=target, seconds=[seconds])
+        return reached
+
     for form in forms:
-        left = dict(limits)
-        for tol in [tol for tol in TOLS if tol <= 1.001 * first]:
-            answer = field.fit(name, threads, max(left.values()), form=form, C=C, tol=tol)
-            stopped |= answer is None
-            if answer is None or "failed" in answer:
+        left = set(limits)
+        for k, tol in enumerate([tol for tol in TOLS if tol <= 1.001 * first][::2]):
+            limit = max(limits[target] for target in left)
+            reached = attempt(form, tol, limit)
+            if reached is None:
                 break
-            run = Run(name, threads, 0.0, form, tol, [answer["seconds"]])
-            if answer["seconds"] < 0.5:  # what is called first is slow at times
-                run.seconds.extend(field.again(run, C) for _ in range(2))
-            seconds = min(run.seconds)
-            for target, limit in limits.items():
-                if answer["objective"] > (1.0 + target) * optimum or seconds > limit:
-                    continue
-                left.pop(target, None)
-                if target not in found or seconds < found[target].seconds[0]:
-                    found[target] = run._replace(target=target, seconds=[seconds])
+            if k > 0 and reached & left:
+                attempt(form, tol * 10.0**0.5, limit)
+            left -= reached
             if not left:
                 break
     return found, stopped

@@ -132,6 +132,7 @@ def test_any_number_of_slices_and_threads_gives_the_same_bits(small, monkeypatch
     models = []
     for n in (2, 3, 4, 8, 16):
         monkeypatch.setattr(sliced, "count_slices", lambda passes, n=n: n)
+        n = max(n, 4)  # with fewer threads, sweeps are plain
         model = LinearSVC(loss=loss, tol=1e-5, random_state=0, n_jobs=n, solver="sweep")
         models.append(model.fit(X, y))
     for model in models:
@@ -176,7 +177,7 @@ def twins():
 def test_data_built_to_break_groups_do_not(small, tuned, data, uncorrected, loss):
     tuned(UNCORRECTED=uncorrected)
     X, y = data()
-    problem = problem_of(X, y, loss, Workers(2))
+    problem = problem_of(X, y, loss, Workers(4))
     assert sliced.suits(problem)
     found = solve(problem, **SWEEPS, tol=1e-4, max_iter=3000)
     plain = solve(problem_of(X, y, loss), **SWEEPS, tol=1e-4, max_iter=3000)
@@ -231,7 +232,7 @@ def test_momentum(small, tuned, loss):
     tuned(FIRST_MOMENTUM=4, WORTH_MOMENTUM=0.0)
     X, y = text(seed=2)
     how = {"loss": loss, "C": 100.0, "tol": 1e-5, "random_state": 0, "solver": "sweep"}
-    model, plain = LinearSVC(n_jobs=2, **how).fit(X, y), LinearSVC(n_jobs=1, **how).fit(X, y)
+    model, plain = LinearSVC(n_jobs=4, **how).fit(X, y), LinearSVC(n_jobs=1, **how).fit(X, y)
     assert model.relative_gap_ <= 1e-5
     assert model.primal_objective_ == pytest.approx(plain.primal_objective_, rel=2e-5)
 
@@ -244,16 +245,16 @@ def test_weights_paths_regression_and_free_intercepts(small):
     for intercept in ("penalized", "free"):
         models = [
             LinearSVC(n_jobs=n, intercept=intercept, **how).fit(X, y, sample_weight=weight)
-            for n in (1, 2)
+            for n in (1, 4)
         ]
         assert models[1].primal_objective_ == pytest.approx(models[0].primal_objective_, rel=2e-5)
-    one, two = (svc_path(X, y, Cs=[0.1, 1.0, 10.0], n_jobs=n, **how) for n in (1, 2))
+    one, two = (svc_path(X, y, Cs=[0.1, 1.0, 10.0], n_jobs=n, **how) for n in (1, 4))
     for a, b in zip(one.models, two.models, strict=True):
         assert b.relative_gap_ <= 1e-5
         assert b.primal_objective_ == pytest.approx(a.primal_objective_, rel=2e-5)
     target = X @ rng.normal(size=X.shape[1])
     for loss in ("epsilon_insensitive", "squared_epsilon_insensitive"):
-        a, b = (LinearSVR(loss=loss, n_jobs=n, **how).fit(X, target) for n in (1, 2))
+        a, b = (LinearSVR(loss=loss, n_jobs=n, **how).fit(X, target) for n in (1, 4))
         assert b.relative_gap_ <= 1e-5
         assert b.primal_objective_ == pytest.approx(a.primal_objective_, rel=2e-5)
 
@@ -261,7 +262,7 @@ def test_weights_paths_regression_and_free_intercepts(small):
 def test_interrupt_keeps_a_certified_model(small, monkeypatch):
     X, y = text()
     interrupt = Interrupt(monkeypatch, epoch=2)
-    model = LinearSVC(tol=1e-9, random_state=0, n_jobs=2, solver="sweep")
+    model = LinearSVC(tol=1e-9, random_state=0, n_jobs=4, solver="sweep")
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     assert interrupt.epochs_after <= 2
@@ -368,8 +369,8 @@ def test_fewer_threads_sweep_while_some_have_no_core():
 def test_who_has_sliced_sweeps(tuned):
     X, y = text()
     tuned(SLICED_ENTRIES=X.nnz)
-    assert sliced.suits(problem_of(X, y, workers=Workers(2)))
-    assert not sliced.suits(problem_of(X, y))  # one thread, and rows that fit the cache
-    assert not sliced.suits(problem_of(X.toarray(), y, workers=Workers(2)))
+    assert sliced.suits(problem_of(X, y, workers=Workers(4)))
+    assert not sliced.suits(problem_of(X, y, workers=Workers(3)))
+    assert not sliced.suits(problem_of(X.toarray(), y, workers=Workers(4)))
     tuned(SLICED_ENTRIES=X.nnz + 1)
-    assert not sliced.suits(problem_of(X, y, workers=Workers(2)))
+    assert not sliced.suits(problem_of(X, y, workers=Workers(4)))

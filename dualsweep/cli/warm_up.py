@@ -29,6 +29,7 @@ from ..placements import TrainingSet
 from ..problems.run import certificate_of
 from ..rows.passes import FEW_ENTRIES
 from ..solvers.momentum import Momentum
+from ..solvers.sliced import LEAST_THREADS
 from ..training import Context, Settings, train
 from ..training.claims import Claim, Duals, Vectors, bounds_of, provable
 from ..training.formulations import OF_MARGINS
@@ -200,10 +201,10 @@ def _train(X: Any, kinds: list[dict[str, Any]]) -> None:
 
 
 def _slice(X: Any, y: Array, settings: Settings) -> None:
-    """Train by sweeps that two threads share."""
+    """Train by sweeps that threads share."""
     before, _tuning.SLICED_ENTRIES = _tuning.SLICED_ENTRIES, 0
     try:
-        with Context(n_jobs=2, suggest=False) as context:
+        with Context(n_jobs=LEAST_THREADS, suggest=False) as context:
             train(TrainingSet(X, y, None, settings, context), settings, context)
     finally:
         _tuning.SLICED_ENTRIES = before
