@@ -387,6 +387,20 @@ def test_certify_judges_by_the_formulation_that_is_asked_for(iris):
         certify(model, X, y, multi_class="multinomial", loss="hinge")
 
 
+@pytest.mark.parametrize("solver", [0, 7])
+def test_liblinears_models_of_many_classes_are_one_versus_the_rest(tmp_path, iris, solver):
+    liblinear = pytest.importorskip("liblinear.liblinearutil")
+    X, y = iris[0], np.arange(150) // 50
+    theirs = liblinear.train(y, sp.csr_matrix(X), f"-q -s {solver} -c 0.5 -B 1 -e 1e-7")
+    liblinear.save_model(str(tmp_path / "their.model"), theirs)
+    model = load_model(tmp_path / "their.model")
+    _, _, values = liblinear.predict([], sp.csr_matrix(X), theirs, "-q -b 1")
+    order = np.argsort(theirs.get_labels())
+    np.testing.assert_allclose(model.predict_proba(X), np.array(values)[:, order], 1e-9, 1e-14)
+    assert certify(model, X, y, C=0.5, tol=1e-6).relative_gap <= 1e-6
+    assert certify(model, X, y, C=0.5, multi_class="multinomial").relative_gap > 0.1
+
+
 def test_liblinear_has_no_multinomial_models(tmp_path, iris):
     X, _ = iris
     y = np.arange(len(X)) // 50

@@ -660,6 +660,22 @@ def test_certificates_of_free_intercepts_are_bounds_in_exact_arithmetic(solver, 
     assert rough.gap <= float(primal - dual) * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("rare", [1e-4, 1e-7])
+def test_free_intercepts_of_classes_that_weigh_little(rare):
+    """Their allowances are as small as these classes, and bounds in exact arithmetic."""
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        y = np.append(np.arange(3), rng.integers(0, 3, 40))
+        X = 20.0 * rng.normal(size=(len(y), 2)) + 10.0 * rng.normal(size=(3, 2))[y]
+        cost = np.array([1e3, rare, rare])[y]
+        result = solve(new_free(X, y, cost), tol=1e-12, solver="newton", max_iter=200)
+        primal, dual = exact_free(X, y, cost, result.alpha, result.w)
+        assert primal <= Decimal(result.primal)
+        assert dual >= Decimal(result.dual)
+        assert primal - dual <= Decimal(result.gap)
+        assert result.relative_gap <= 1e-11
+
+
 @pytest.mark.parametrize("spread", [0.0, 1.0, 30.0, 1e4])
 def test_the_best_intercepts(tuned, spread):
     rng = np.random.default_rng(0)
