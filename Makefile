@@ -10,7 +10,7 @@ demo: $(VENV)/.plot
 	$(BIN)/dualsweep demo
 
 test: lint types
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(BIN)/pytest -n auto
 
 # The core tests with the oldest Python and dependencies of pyproject.toml, where there is Python 3.10.
 OLDEST := $(VENV)-oldest

@@ -13,6 +13,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items):
+    """Begin with the longest test, so that it is not the last one on one core."""
+    items.sort(key=lambda item: item.name != "test_a_wheel")
+
+
 @pytest.fixture
 def tuned(monkeypatch):
     """Set constants of `dualsweep._tuning` until the test is over: ``tuned(PART_ROWS=1)``."""

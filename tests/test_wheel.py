@@ -12,12 +12,9 @@ import pytest
 from dualsweep._numba import LEVELS
 
 pytest.importorskip("hatchling")
-pytestmark = [
-    pytest.mark.xdist_group("wheel"),  # which is built once
-    pytest.mark.skipif(
-        platform.machine() not in LEVELS, reason="no kernels are made for this kind of processor"
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    platform.machine() not in LEVELS, reason="no kernels are made for this kind of processor"
+)
 ROOT = Path(__file__).parent.parent
 
 # The first fit of a process; prints where the package is, what compiled, and the relative gap.
@@ -103,10 +100,8 @@ KINDS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-    """The folder that a wheel was installed in."""
-    folder = tmp_path_factory.mktemp("wheel")
+def install(folder):
+    """Build a wheel and install it; return where."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
     build = [sys.executable, ROOT / "tools/wheel.py", "--best", "--out", folder]
     subprocess.run(build, env=environment, cwd=ROOT, check=True, capture_output=True)
@@ -135,35 +130,40 @@ def run(installed, cache, words, **environment):
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_first_fit_compiles_nothing(installed, tmp_path, kind):
-    place, compiled, gap = run(installed, tmp_path, ["-c", FIRST, kind])
-    assert Path(place).is_relative_to(installed)
-    assert compiled == 0
-    assert 0.0 <= gap <= 1e-3
-    assert not list(tmp_path.rglob("*.nbc"))
+def test_a_wheel(tmp_path):
+    """One test, since the wheel takes minutes to build, and processes share tests out."""
+    installed = install(tmp_path / "wheel")
+    first_fits_compile_nothing(installed, tmp_path / "first")
+    what_warm_up_has_compiled_is_not_compiled_again(installed, tmp_path / "again")
+    assert run(installed, tmp_path / "calls", ["-c", CALLS]) == 0
+    other_processors_compile(installed, tmp_path / "other")
+    what_is_damaged_compiles(installed, tmp_path / "damaged")
 
 
-@pytest.mark.parametrize("kind", [("dense", "float64"), ("sparse", "float32")])
-def test_what_warm_up_has_compiled_is_not_compiled_again(installed, tmp_path, kind):
+def first_fits_compile_nothing(installed, cache):
+    for kind in KINDS:
+        place, compiled, gap = run(installed, cache, ["-c", FIRST, kind])
+        assert Path(place).is_relative_to(installed)
+        assert compiled == 0, kind
+        assert 0.0 <= gap <= 1e-3
+    assert not list(cache.rglob("*.nbc"))
+
+
+def what_warm_up_has_compiled_is_not_compiled_again(installed, cache):
     """The kernels of a wheel are those that ``dualsweep warm-up`` compiles."""
-    assert run(installed, tmp_path, ["-c", FITS, *kind]) == {}
-    layout, dtype = kind
-    words = ["-m", "dualsweep", "warm-up", "--layouts", layout, "--types", dtype, "--json"]
-    assert run(installed, tmp_path, words)["compiled"] == 0
+    for layout, dtype in (("dense", "float64"), ("sparse", "float32")):
+        assert run(installed, cache, ["-c", FITS, layout, dtype]) == {}
+        words = ["-m", "dualsweep", "warm-up", "--layouts", layout, "--types", dtype, "--json"]
+        assert run(installed, cache, words)["compiled"] == 0
 
 
-def test_predictions_compile_nothing(installed, tmp_path):
-    assert run(installed, tmp_path, ["-c", CALLS]) == 0
-
-
-def test_other_processors_compile(installed, tmp_path):
-    _, compiled, gap = run(installed, tmp_path, ["-c", FIRST, "dense"], NUMBA_CPU_NAME="generic")
+def other_processors_compile(installed, cache):
+    _, compiled, gap = run(installed, cache, ["-c", FIRST, "dense"], NUMBA_CPU_NAME="generic")
     assert compiled > 0
     assert 0.0 <= gap <= 1e-3
 
 
-def test_what_is_damaged_compiles(installed, tmp_path):
+def what_is_damaged_compiles(installed, cache):
     """And is kept where compiled kernels are, not in the package."""
     damaged = 0
     for path in installed.rglob("certify_rows.*.nbc"):
@@ -171,7 +171,7 @@ def test_what_is_damaged_compiles(installed, tmp_path):
         path.write_bytes(content[: len(content) // 2])
         damaged += 1
     assert damaged
-    _, compiled, gap = run(installed, tmp_path, ["-c", FIRST, "dense"])
+    _, compiled, gap = run(installed, cache, ["-c", FIRST, "dense"])
     assert compiled > 0
     assert 0.0 <= gap <= 1e-3
-    assert run(installed, tmp_path, ["-c", FIRST, "dense"])[1] == 0
+    assert run(installed, cache, ["-c", FIRST, "dense"])[1] == 0
