@@ -95,7 +95,7 @@ def fitted_weights(model: Any) -> tuple[Array, Array]:
 
 def classes_there(model: Any, classes: Any) -> list[int]:
     """Return classes as the format has them; ValueError if it has no such classes, or no model."""
-    if len(classes) > 2 and model.multi_class == "multinomial":
+    if classes.shape[0] > 2 and model.multi_class == "multinomial":
         raise ValueError(
             "LIBLINEAR's model format has no multinomial logistic regression of more than two "
             "classes. Train with multi_class='ovr', or use dualsweep's own format."
